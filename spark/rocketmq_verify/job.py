@@ -119,7 +119,7 @@ class _Job:
         if request.history_path:
             self._store = self._history(request.history_path)
         own = self._ledger(request.ledger_path) if request.ledger_path else None
-        self._past = Past(own or self._store, request, run_id=self._run_id, began_ms=self._started_ms)
+        self._past = Past(own or self._store, request, run_id=self._run_id)
 
     def run(self) -> Run:
         request, replicas = self._request, self._replicas
@@ -133,6 +133,8 @@ class _Job:
         what = plan(first, (), chunk_size=request.chunk_size)
         copies = min(len(first.zones), 2)
         if copies < (1 if request.ledger_path else 2):
+            if not copies and self._store is not None:
+                self._past.load(before, first)  # all may be lost
             return self._concluded(before, first, what=what, tally=Tally(), standing=(), marks=None)
         if not self._is_local(sum(extent.length for extent in covered((one.extent for one in first.zones), copies))):
             self._engine.start()
@@ -231,7 +233,7 @@ class _Job:
         checked = self._check(scanner, part, second, tally, found)
         changes = self._past.changes(part, second, (*found, *second.findings), self._now_ms())
         checked = checked.plus(drive(changes, self._replicas.answer))
-        last = self._both_looks(before)
+        seen_ms, last = self._now_ms(), self._both_looks(before)
         # what an earlier leg found stood at its last look, and is not read again by this one
         earlier = still_true(self._checked.findings, self._seen or second, last)
         standing = (*still_true((*found, *checked.findings), second, last), *earlier)
@@ -245,7 +247,7 @@ class _Job:
         self._unsettled = unsettled(tally, last, examined, standing)
         self._lasting = lasting(self._unsettled, marks)
         sound = self._request.structure and not self._checked.unchecked
-        self._past.update(last, (*last.findings, *standing), self._unsettled, alone=sound)
+        self._past.update(last, (*last.findings, *standing), self._unsettled, alone=sound, now_ms=seen_ms)
         kept = self._marks(marks, before, last, what=so_far, tally=tally, standing=standing, dropped=dropped)
         return last, standing, kept
 
@@ -369,6 +371,8 @@ class _Job:
         known = () if marks is None else ages(marks, before, last, now_ms=now_ms)
         old = late(known, last, now_ms=now_ms, promise_ms=promise_ms)
         too_old = [age.extent for age in overdue(known, now_ms=now_ms, promise_ms=promise_ms)]
+        there = [] if failed else before
+        ends += drive(self._past.lost(there, last, now_ms), self._replicas.answer)
         self._past.save()
         findings = findings_in_order((*ends, *standing, *lost, *([] if old is None else [old])))
         result = verdict(

@@ -11,12 +11,15 @@ from rocketmq_verify.domain.findings import Finding
 from rocketmq_verify.domain.inquiry.cells import Read
 from rocketmq_verify.domain.inquiry.compare import Tally
 from rocketmq_verify.domain.inquiry.ledger import (
+    MOST_CELLS,
     Cell,
     Ledger,
     blocking,
     compared,
     cut_chunks,
+    ended,
     examine,
+    told,
     updated,
     without_expired,
 )
@@ -46,16 +49,19 @@ class Keeper(Protocol):
 class Past:
     """Of one run; without a keeper it does nothing."""
 
-    def __init__(self, keeper: Keeper | None, request: Request, *, run_id: str, began_ms: int) -> None:
-        self._keeper, self._request, self._run_id, self._began_ms = keeper, request, run_id, began_ms
+    def __init__(self, keeper: Keeper | None, request: Request, *, run_id: str) -> None:
+        self._keeper, self._request, self._run_id = keeper, request, run_id
         self.chunk_size = request.chunk_size
         """Of the run: the ledger's, if there is one."""
         self.cell_size = 0 if keeper is None else max(request.cell_size, request.chunk_size)
         """0: there is no ledger."""
         self.as_it_was: tuple[Extent, ...] = ()
         """What was read and is what it was, in every replica that has it."""
+        self._group = request.group
         self._segment_size = 0
         self._unread = False
+        self._end = 0
+        """Of the ledger, when the run began."""
         self._known: dict[int, Cell] = {}
         self._kept: dict[int, Cell] = {}
         self._notes: list[str] = []
@@ -75,8 +81,10 @@ class Past:
         if self._keeper is None:
             return
         self._segment_size = lineage.segment_size
+        if self._request.ledger_path:
+            self._group = _owner(self._group, logs)
         try:
-            found, note = self._keeper.load_ledger(self._request.group)
+            found, note = self._keeper.load_ledger(self._group)
         except UnreadLedgerError as error:
             self._notes.append(str(error))
             self.cell_size, self._unread = 0, True
@@ -84,6 +92,7 @@ class Past:
         self._notes += [note] if note else []
         if found is None:
             return
+        self._segment_size = self._segment_size or found.segment_size
         if found.segment_size != self._segment_size:
             if self._request.ledger_path:
                 raise HistoryError(
@@ -96,6 +105,7 @@ class Past:
             self._notes.append(f"chunks of {found.chunk_size} bytes, as the ledger has them")
         self.chunk_size, self.cell_size = found.chunk_size, found.cell_size
         self._known = self._kept = {cell.start: cell for cell in found.cells}
+        self._end = max(self._known, default=0) + self.cell_size if self._known else 0
         if len(logs) == len(self._request.places) > 1:
             self._known = without_expired(self._known, min(one.min_offset for one in logs))
 
@@ -106,12 +116,13 @@ class Past:
 
     def as_before(self, latest: Lineage) -> tuple[tuple[Extent, frozenset[ReplicaName]], ...]:
         """Cells that only some replicas have as they were, of all that was read so far, and those beside them: a record
-        may reach into these."""
-        read = {one.extent.start: one for one in compared(self._read, self._known, latest, self.cell_size)}
-        mixed = [start for start, one in read.items() if one.same and one.changed]
+        may reach into these. What one replica alone once had counts for nothing against others."""
+        cells = compared(self._read, self._known, latest, self.cell_size)
+        read = {one.extent.start: one for one in cells if one.cell.copies > 1}
+        mixed = [start for start, one in read.items() if one.current and one.changed]
         for start in (at for own in mixed for at in (own - self.cell_size, own, own + self.cell_size)):
             if start in read:
-                self._mixed[read[start].extent] = frozenset(read[start].same)
+                self._mixed[read[start].extent] = frozenset(read[start].current)
         return tuple(self._mixed.items())
 
     def changes(self, part: Plan, latest: Lineage, found: Iterable[Finding], now_ms: int) -> Requests[Checked]:
@@ -120,14 +131,12 @@ class Past:
             return Checked()
         cells = compared(self._read, self._known, latest, self.cell_size)
         # one alone may be a copy of another log: the ledger stays as it is
-        several = len(self._request.places) > 1
+        several = len(latest.zones) > 1
         known = self._known if several else {}
         changes = yield from examine(cells, known, part, latest, tuple(found), now_ms=now_ms)
         self._replaced = changes.replaced if several else frozenset()
         if changes.made_again:
             self._notes.append(MADE_AGAIN)
-            self._known, self.as_it_was = {}, ()
-            return Checked()
         confirmed = [one for one in cells if one.same]
         self._confirmed += len(confirmed)
         self._changed += sum(bool(one.changed) for one in cells)
@@ -136,27 +145,45 @@ class Past:
         self._oldest_ms = min(since, default=None)
         return Checked(findings=changes.findings, suspects=changes.unsteady)
 
-    def update(self, latest: Lineage, standing: Iterable[Finding], unsettled: Iterable[Extent], *, alone: bool) -> None:
+    def update(
+        self, latest: Lineage, standing: Sequence[Finding], unsettled: Iterable[Extent], *, alone: bool, now_ms: int
+    ) -> None:
         """After all is judged that was read so far.
 
         Args:
             alone: what one replica alone has was checked by itself.
+            now_ms: of the last look, in milliseconds since 1970.
         """
         if not self._read:
             return
-        before = len(self._known.keys() - self._replaced)
+        replaced = told(self._replaced, standing)
+        before = len(self._known.keys() - replaced)
         self._known = updated(
             self._known,
             self._read,
             latest,
             cell_size=self.cell_size,
             blocked=(*blocking(standing), *unsettled),
-            alone=alone,
-            replaced=self._replaced,
-            began_ms=self._began_ms,
+            alone_from=self._end if alone else None,
+            replaced=replaced,
+            now_ms=now_ms,
         )
         self._entered += len(self._known) - before
         self._read, self._replaced = {}, frozenset()
+        if len(self._known) >= MOST_CELLS:
+            self._notes.append(f"it is full: {MOST_CELLS} cells")
+
+    def lost(self, logs: Sequence[ReplicaLog], latest: Lineage, now_ms: int) -> Requests[tuple[Finding, ...]]:
+        """What was confirmed and is beyond the end of all logs now. Only of a history, and if all replicas were read:
+        others may be copies that have less."""
+        whole = len(logs) == len(self._request.places) > 1 and not latest.moved
+        if self._request.ledger_path or not whole:
+            return ()
+        changes = yield from ended(self._known, logs, latest, cell_size=self.cell_size, now_ms=now_ms)
+        if changes.made_again:
+            self._notes.append(MADE_AGAIN)
+        self._known = {start: cell for start, cell in self._known.items() if start not in changes.replaced}
+        return changes.findings
 
     def save(self) -> None:
         """Keep it. What cannot be kept does not end the run."""
@@ -169,7 +196,7 @@ class Past:
             cells=tuple(self._known[start] for start in sorted(self._known)),
         )
         try:
-            self._keeper.save_ledger(self._request.group, self._run_id, ledger)
+            self._keeper.save_ledger(self._group, self._run_id, ledger)
         except HistoryError as error:
             log.warning("the ledger of this run is not kept", error=str(error))
             self._notes.append(f"it is not kept: {error}")
@@ -189,3 +216,9 @@ class Past:
             oldest_ms=self._oldest_ms,
             notes=tuple(dict.fromkeys(self._notes)),
         )
+
+
+def _owner(group: Group, logs: Iterable[ReplicaLog]) -> Group:
+    """Whose ledger it is: by the stores themselves, if the user names no group."""
+    cluster, _, name = next((log.group for log in logs if log.group), "").rpartition("/")
+    return Group(cluster, name) if name and not group.broker_name else group

@@ -12,22 +12,26 @@ import pytest
 from rocketmq_verify import job
 from rocketmq_verify.domain.findings import Kind, Severity
 from rocketmq_verify.domain.inquiry.narrow import Requests
+from rocketmq_verify.domain.model import ReplicaName
 from rocketmq_verify.domain.verdict import Result
 from rocketmq_verify.engine.session import Engine, SessionOptions
 from rocketmq_verify.history.folders import HistoryError, LocalFolder
 from rocketmq_verify.history.rows import Group as HistoryGroup
-from rocketmq_verify.history.rows import LedgerRow, decode
+from rocketmq_verify.history.rows import LedgerRow, decode, encode
 from rocketmq_verify.past import MADE_AGAIN, Past
 from rocketmq_verify.progress import NoProgress
 from rocketmq_verify.report import json_report, text_report
 from rocketmq_verify.run import EngineKind, LedgerReport, Request, Run
+from rocketmq_verify.sources.source import SourceOptions
 from rocketmq_verify.sources.work import Place
+from tests.ports import free_ports
 from tests.verify.history.stores import save_all
 from tests.verify.planted.faults import CHUNK, SEGMENT, Group, Message
 
 SPARK = (pytest.mark.processes, pytest.mark.java, pytest.mark.timeout(300))
 CELL = 2 * CHUNK
-GROUP = HistoryGroup("C", "broker-a")
+GROUP = HistoryGroup("C", "a")
+"""As the stores say it."""
 FIRST_MS = 1_700_000_000_000
 """Of the first run; messages of `Group` are from 1970."""
 DAY_MS = 86_400_000
@@ -70,7 +74,7 @@ class Runs:
         return self(group, *names, history_path="", ledger_path=str(path), **changes)
 
     def ledgers(self) -> list[Path]:
-        return sorted((self.history / "C" / "broker-a" / "ledger").iterdir())
+        return sorted((self.history / "C" / "a" / "ledger").iterdir())
 
 
 @pytest.fixture(params=[EngineKind.LOCAL, pytest.param(EngineKind.SPARK, marks=SPARK)])
@@ -292,8 +296,8 @@ def test_a_copy_of_the_ledger_of_a_history_is_a_file(run: Runs, tmp_path: Path) 
     file.write_bytes(run.ledgers()[-1].read_bytes())
     assert run.file(group, file, "c", group=HistoryGroup("", "")).verdict.exit_code == 0
     (row,) = decode(file.read_bytes(), LedgerRow, GROUP)
-    assert row.cells[0].copies == 1
-    with pytest.raises(HistoryError, match="the ledger of C/broker-a, another group"):
+    assert row.cells[0].copies == 3
+    with pytest.raises(HistoryError, match="the ledger of C/a, another group than C/broker-b"):
         run.file(group, file, "c", group=HistoryGroup("C", "broker-b"))
 
 
@@ -327,38 +331,155 @@ def test_all_changed_and_each_in_another_way(run: Runs) -> None:
     assert {name for one in done.findings for name in one.replicas} == {"a", "b", "c"}
 
 
-def test_a_log_that_was_cut_and_written_anew(run: Runs) -> None:
-    group = Group(2, strict=False).fill(60)
-    run(group)
-    cut = group.messages[40].offset
-    last = group.messages[40:]
-    group.messages = group.messages[:40]
+def cut(group: Group, number: int, clock: int | None = None) -> int:
+    """The messages from this one on are lost in all replicas, and b is elected; `clock`: its time."""
+    at = group.messages[number].offset
+    group.messages = group.messages[:number]
     for replica in group.replicas:
-        replica.truncate(cut)
-    group.clock = run.now_ms + 1000
+        replica.truncate(at)
+        del replica.data[at:]
+    group.clock = clock or group.clock
     group.connected.clear()
     group.elect(group["b"])
-    group.fill(len(last) + 5, 600)
+    return at
+
+
+@pytest.mark.parametrize("late", [0, 3 * 365 * DAY_MS])
+def test_a_log_that_was_cut_and_written_anew(run: Runs, late: int) -> None:
+    """Whatever the clock of the new master is."""
+    group = Group(2, strict=False).fill(60)
+    run(group)
+    at = cut(group, 40, run.now_ms + 1000 - late)
+    group.fill(25, 600)
     done = run(group)
     (finding,) = done.findings
     assert (finding.kind, finding.replicas) == (Kind.REPLACED_SINCE, ("a", "b"))
-    assert finding.extent.start == cut - cut % CELL
+    assert finding.extent.start == at - at % CELL
     assert "were written again since in a and b: confirmed messages may be lost" in finding.detail
     assert done.verdict.exit_code == 3
     assert run(group).verdict.result is Result.ALIGNED
 
 
-def test_a_log_that_was_made_again_begins_a_ledger(run: Runs) -> None:
+def test_what_was_written_again_is_told_by_the_next_run_if_it_was_not_certain(
+    run: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = Group(2, strict=False).fill(60)
+    run(group)
+    cut(group, 40)
+    group.fill(25, 600)
+    with monkeypatch.context() as patched:
+        patched.setattr(job, "still_true", lambda *_: ())
+        assert run(group).findings == ()
+    assert [one.kind for one in run(group, full=False).findings] == [Kind.REPLACED_SINCE]
+
+
+def test_a_clock_that_is_ahead_makes_no_later_history(run: Runs) -> None:
+    """A change in what was stored "after" the last run is damage."""
+    group = Group()
+    group.clock = run.now_ms + DAY_MS + 3_600_000
+    group.fill(60)
+    run(group)
+    flip_alike(group, group.messages[30])
+    for _ in range(2):
+        done = run(group)
+        assert [one.kind for one in done.findings] == [Kind.CHANGED_SINCE]
+
+
+def test_a_tail_that_all_lost_after_an_election_is_told_once(run: Runs) -> None:
+    """Their own notes know nothing of it."""
+    group = Group(2, strict=False).fill(60)
+    run(group)
+    before = cells(group)
+    at = cut(group, 30)
+    group.sync()
+    done = run(group)
+    (finding,) = done.findings
+    assert (finding.kind, finding.replicas) == (Kind.REPLACED_SINCE, ("a", "b"))
+    assert (finding.extent.start, finding.extent.end) == (at, before * CELL)
+    assert finding.detail.endswith(
+        "when a run confirmed them, are in no replica any more: a later election cut them off"
+    )
+    assert done.verdict.exit_code == 3
+    again = run(group)
+    assert (again.verdict.result, ledger(again).cells) == (Result.ALIGNED, at // CELL)
+
+
+def test_a_tail_that_all_lost_without_an_election_is_a_mismatch(run: Runs) -> None:
+    """For example volumes that were set back to snapshots, notes and all."""
+    group = Group().fill(60)
+    run(group)
+    at = group.messages[30].offset
+    group.messages = group.messages[:30]
+    for replica in group.replicas:
+        replica.truncate(at)
+        del replica.data[at:]
+    for full in (True, False):
+        done = run(group, full=full)
+        (finding,) = done.findings
+        assert (finding.kind, finding.replicas, finding.extent.start) == (Kind.LOST_CONFIRMED, ("a", "b", "c"), at)
+        assert done.verdict.exit_code == 1
+        assert ledger(done).cells == cells(Group().fill(60))
+
+
+def test_copies_that_are_older_than_the_ledger_lost_nothing(run: Runs, tmp_path: Path) -> None:
+    group, file = Group().fill(60), tmp_path / "ledger"
+    old = Group().fill(40)
+    run.file(group, file)
+    done = run.file(old, file)
+    assert (done.verdict.result, ledger(done).cells) == (Result.ALIGNED, cells(group))
+
+
+@pytest.mark.parametrize("length", [90, 2])
+def test_a_log_that_was_made_again_is_told_once_and_begins_a_ledger(run: Runs, length: int) -> None:
     group = Group().fill(60)
     run(group)
     other = Group()
     other.clock = run.now_ms + 1000
-    done = run(other.fill(90, 500))
-    assert (done.verdict.result, done.findings) == (Result.ALIGNED, ())
+    done = run(other.fill(length, 500))
+    (finding,) = done.findings
+    assert (finding.kind, finding.replicas) == (Kind.REPLACED_SINCE, ("a", "b", "c"))
+    assert (finding.extent.start, finding.extent.end) == (0, cells(group) * CELL)
+    assert "was made again since: what was confirmed before is lost, unless the group was made again" in finding.detail
+    assert done.verdict.exit_code == 3
     assert MADE_AGAIN in ledger(done).notes
     assert ledger(done).cells == cells(other)
     again = run(other)
-    assert (ledger(again).confirmed, ledger(again).notes) == (cells(other), ())
+    assert (again.verdict.result, ledger(again).confirmed, ledger(again).notes) == (Result.ALIGNED, cells(other), ())
+
+
+def test_a_group_that_is_empty_is_told_once(run: Runs) -> None:
+    group, empty = Group().fill(60), Group()
+    run(group)
+    done = run(empty)
+    (finding,) = done.findings
+    assert (finding.kind, finding.extent.end) == (Kind.REPLACED_SINCE, cells(group) * CELL)
+    assert "all logs are empty; what was confirmed is lost, unless the group was made again" in finding.detail
+    assert done.verdict.exit_code == 3
+    again = run(empty)
+    assert (again.verdict.exit_code, ledger(again).cells) == (0, 0)
+
+
+def test_a_former_master_that_has_the_old_bytes_makes_no_alarm(run: Runs) -> None:
+    """It drops them when it connects. The others took another history, which is told."""
+    group = Group(3, strict=False).fill(60)
+    run(group)
+    old = bytes(group["a"].data), group["a"].end, group["a"].confirm, list(group["a"].epochs)
+    at = cut(group, 40)
+    group.copy(group["c"])
+    for _ in range(25):
+        group.put(600)
+    group.copy(group["c"])
+    group["a"].data[:], group["a"].end, group["a"].confirm, group["a"].epochs = old
+    done = run(group)
+    assert not [one for one in done.findings if one.severity is Severity.MISMATCH]
+    (finding,) = [one for one in done.findings if one.kind is Kind.REPLACED_SINCE]
+    assert (finding.replicas, finding.extent.start) == (("b", "c"), at - at % CELL)
+    assert Kind.STALE_TAIL in {one.kind for one in done.findings}
+    group.sync()
+    for _ in range(2):
+        done = run(group)
+        assert (done.verdict.exit_code, done.findings) == (0, ())
+    assert ledger(done).confirmed == cells(group)
 
 
 def test_a_wrong_archive_takes_nothing_out_of_the_ledger(run: Runs, tmp_path: Path) -> None:
@@ -368,10 +489,76 @@ def test_a_wrong_archive_takes_nothing_out_of_the_ledger(run: Runs, tmp_path: Pa
     other.clock = run.now_ms + 1000
     other.fill(60)
     done = run.file(other, file, "a")
-    assert {one.kind for one in done.findings} == {Kind.REPLACED_SINCE}
-    assert done.verdict.exit_code == 3
+    assert {one.kind for one in done.findings} == {Kind.CHANGED_SINCE}
+    assert done.verdict.exit_code == 1
     done = run.file(group, file, "b")
     assert (done.verdict.exit_code, ledger(done).confirmed) == (0, cells(group))
+
+
+def test_one_that_could_be_read_of_several_takes_nothing_out_of_the_ledger(run: Runs, tmp_path: Path) -> None:
+    group, file = Group(2, strict=False).fill(60), tmp_path / "ledger"
+    run.file(group, file)
+    cut(group, 40)
+    for _ in range(25):
+        group.put(600)
+    run.number += 1
+    (place,) = run.places(group, "b")
+    away = Place(ReplicaName("a"), f"sidecar:127.0.0.1:{free_ports(1)[0]}")
+    run.number += 1
+    done = run.file(group, file, places=(away, place), options=SourceOptions(patience=0.1))
+    assert done.verdict.exit_code == 3
+    assert Kind.REPLACED_SINCE in {one.kind for one in done.findings}
+    assert ledger(done).cells == cells(Group(2).fill(60))
+
+
+def test_an_archive_of_another_group_is_refused(run: Runs, tmp_path: Path) -> None:
+    """By what the stores say of themselves, without --group."""
+    group, file = Group().fill(60), tmp_path / "ledger"
+    nameless = HistoryGroup("", "")
+    done = run.file(group, file, group=nameless)
+    (row,) = decode(file.read_bytes(), LedgerRow, None)
+    assert done.verdict.exit_code == 0
+    assert row.broker_name
+    file.write_bytes(encode([msgspec.structs.replace(row, broker_name="other")], LedgerRow))
+    with pytest.raises(HistoryError, match="/other, another group"):
+        run.file(group, file, "a", group=nameless)
+
+
+def test_unused_bytes_hide_no_change_that_is_alike(run: Runs) -> None:
+    group = Group(2).fill(60)
+    run(group)
+    last = next(one for one, then in zip(group.messages, group.messages[1:], strict=False) if one.end != then.offset)
+    group["b"].flip(last.end + 20)
+    done = run(group)
+    assert [one.kind for one in done.findings] == [Kind.UNUSED_BYTES]
+    assert done.verdict.result is Result.ALIGNED
+    flip_alike(group, last)
+    done = run(group)
+    assert {one.kind for one in done.findings} == {Kind.UNUSED_BYTES, Kind.CHANGED_SINCE}
+
+
+def test_one_replica_alone_with_a_hole_in_its_past(run: Runs, tmp_path: Path) -> None:
+    """What differed when the ledger was written may be the wrong copy."""
+    group, file = Group().fill(60), tmp_path / "ledger"
+    message = group.messages[30]
+    flip_alike(group, message, "b")
+    assert run.file(group, file).verdict.exit_code == 1
+    at = message.offset - message.offset % CELL
+    for _ in range(2):
+        done = run.file(group, file, "b")
+        assert (done.verdict.exit_code, done.findings) == (3, ())
+        assert f"the ledger had nothing of the bytes from {at} to {at + CELL}" in done.verdict.summary
+    (found,) = run.file(group, file).findings
+    assert (found.kind, found.replicas) == (Kind.CORRUPT_RECORD, ("b",))
+
+
+def test_what_one_replica_alone_once_had_is_not_right_against_others(run: Runs, tmp_path: Path) -> None:
+    group, file = Group().fill(60), tmp_path / "ledger"
+    flip_alike(group, group.messages[30], "b")
+    assert run.file(group, file, "b").verdict.exit_code == 3
+    assert run.file(group, file, "b").verdict.exit_code == 0
+    (found,) = run.file(group, file).findings
+    assert (found.kind, found.replicas) == (Kind.CORRUPT_RECORD, ("b",))
 
 
 def test_a_time_that_changed_is_no_later_history(run: Runs) -> None:

@@ -1,4 +1,4 @@
-"""Times for people."""
+"""Times as text: for people, and for Kubernetes."""
 
 from datetime import UTC, datetime
 
@@ -9,3 +9,8 @@ def when(ms: int) -> str:
         return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (OverflowError, ValueError, OSError):
         return f"{ms} ms since 1970"
+
+
+def rfc3339(moment: float) -> str:
+    """As Kubernetes writes times, in whole seconds; `moment`: in seconds since 1970."""
+    return datetime.fromtimestamp(int(moment), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

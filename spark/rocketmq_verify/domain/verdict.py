@@ -15,7 +15,7 @@ from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify.domain.findings import Finding, Kind, Severity
 from rocketmq_verify.domain.inquiry.compare import Tally
 from rocketmq_verify.domain.model import ReplicaLog, ReplicaName
-from rocketmq_verify.domain.planning.chunks import Plan, common, covered
+from rocketmq_verify.domain.planning.chunks import Plan, common, covered, without
 from rocketmq_verify.domain.planning.lineage import Lineage
 from rocketmq_verify.domain.reports import FindingReport, report
 
@@ -135,7 +135,9 @@ def verdict(
     unread = [finding for finding in ordered if finding.kind is Kind.UNREACHABLE]
     unsure = [finding for finding in ordered if finding.severity is Severity.UNVERIFIED and finding not in unread]
     strange = _strangers(lineage, ordered)
-    alone = "" if as_it_was is None or up_to is not None else _as_it_was(lineage, as_it_was)
+    past = () if as_it_was is None or up_to is not None else _as_it_was(lineage, as_it_was)
+    alone = _alone(lineage, past) + _continues(later) if past else ""
+    holes = without([Extent(past[0].start, past[-1].end)], past) if past else ()
     empty = not any(log.extent.length for log in logs) and len(logs) > 1
     if mismatches:
         result = Result.MISMATCH
@@ -146,6 +148,7 @@ def verdict(
         or strange
         or lasting
         or owed
+        or holes
     ):
         result = Result.UNVERIFIED
     else:
@@ -165,6 +168,7 @@ def verdict(
             strange=strange,
             lasting=lasting,
             owed=owed,
+            holes=holes,
             logs=logs,
             lineage=lineage,
             ledger=as_it_was is not None,
@@ -227,18 +231,17 @@ def _where(up_to: int, epoch: int | None, lineage: Lineage, reach: Mapping[Repli
     return "; ".join([f"{who} aligned up to offset {up_to}{at_epoch}", *shorter])
 
 
-def _as_it_was(lineage: Lineage, as_it_was: Sequence[Extent]) -> str:
-    """How much of a replica that is read alone is what it was; empty: nothing, or there are more."""
-    if len(lineage.zones) != 1:
-        return ""
+def _as_it_was(lineage: Lineage, as_it_was: Sequence[Extent]) -> tuple[Extent, ...]:
+    """What of a replica that is read alone is what it was; nothing if there are more."""
+    return common([lineage.zones[0].extent], as_it_was) if len(lineage.zones) == 1 else ()
+
+
+def _alone(lineage: Lineage, past: Sequence[Extent]) -> str:
     zone = lineage.zones[0]
-    known = common([zone.extent], as_it_was)
-    if not known:
-        return ""
-    length = sum(extent.length for extent in known)
+    length = sum(extent.length for extent in past)
     rest = zone.extent.length - length
     more = f"; {rest} bytes are not in the ledger" if rest else ""
-    return f"{zone.replica} is what it was, {length} bytes from {known[0].start} to {known[-1].end}{more}"
+    return f"{zone.replica} is what it was, {length} bytes from {past[0].start} to {past[-1].end}{more}"
 
 
 def _continues(later: Sequence[Extent]) -> str:
@@ -288,6 +291,7 @@ def _summary(
     strange: Sequence[ReplicaName],
     lasting: Sequence[Extent],
     owed: Sequence[Extent],
+    holes: Sequence[Extent],
     logs: Sequence[ReplicaLog],
     lineage: Lineage,
     ledger: bool,
@@ -310,7 +314,7 @@ def _summary(
     why = (
         (*unread, *unsure)[0].detail
         if unread or unsure
-        else _why_not(strange, lasting, owed, logs, lineage, ledger=ledger)
+        else _why_not(strange, lasting, owed, logs, lineage, holes=holes, ledger=ledger)
     )
     return f"not verified: {why}" + ("" if where is None else f"; {where}")
 
@@ -322,6 +326,7 @@ def _why_not(
     logs: Sequence[ReplicaLog],
     lineage: Lineage,
     *,
+    holes: Sequence[Extent],
     ledger: bool,
 ) -> str:
     if lasting:
@@ -330,6 +335,11 @@ def _why_not(
         )
     if owed:
         return f"the bytes from {owed[0].start} to {owed[0].end} were damaged, and were not read again: the time was up"
+    if holes:
+        return (
+            f"the ledger had nothing of the bytes from {holes[0].start} to {holes[0].end}, which differed or were "
+            "damaged when it was written, or they were not read now"
+        )
     if strange and len(lineage.zones) > 1:
         return f"{' and '.join(strange)} and {lineage.reference} have no history in common"
     if len(logs) < 2:

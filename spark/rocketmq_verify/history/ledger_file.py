@@ -40,8 +40,11 @@ class LedgerFile:
         except (FileError, ValueError) as error:
             return None, f"{self._path} is damaged, it is now {self._aside(data)} and the ledger begins again: {error}"
         theirs = Group(row.cluster, row.broker_name)
-        if group.broker_name and theirs.broker_name and theirs != group:
-            raise HistoryError(f"{self._path}: the ledger of {theirs.cluster}/{theirs.broker_name}, another group")
+        if _differ(group.broker_name, theirs.broker_name) or _differ(group.cluster, theirs.cluster):
+            raise HistoryError(
+                f"{self._path}: the ledger of {theirs.cluster}/{theirs.broker_name}, another group than "
+                f"{group.cluster}/{group.broker_name}"
+            )
         self._group = theirs if theirs.broker_name else None
         return found, ""
 
@@ -63,3 +66,7 @@ class LedgerFile:
             return keep_unread(self._path, data)
         except StorageError as error:
             raise HistoryError(f"{self._path} is damaged, and cannot be kept beside: {error}") from error
+
+
+def _differ(one: str, other: str) -> bool:
+    return bool(one and other and one != other)

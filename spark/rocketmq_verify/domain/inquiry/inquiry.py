@@ -232,7 +232,7 @@ def _finding(
     contents, compared = (whole, found.extent.length) if whole else contents_of(found, lineage)
     unused = found.kind is RecordKind.BLANK and len({data[:_BLANK_HEAD] for data in contents.values()}) == 1
     copies = judge(contents, found.extent.start, found.extent.length, compared, as_before=as_before)
-    old = by_the_ledger(contents, compared, as_before) is not None
+    old = by_the_ledger(contents, found.extent.start, found.extent.length, compared, as_before=as_before) is not None
     wrong = tuple(copy.replica for copy in copies if copy.right is False)
     right = tuple(copy.replica for copy in copies if copy.right)
     if unused:

@@ -1,11 +1,11 @@
 """Which copy of a differing record is right. Called with a record's bytes as every replica has them.
 
 The evidence, the strongest first:
-1. the ledger: a copy in a cell that is what an earlier run read right;
-2. the checksum over the whole record, where brokers write one (enabledAppendPropCRC; off by default);
-3. the record's structure: magic, its own place, lengths that add up; and the checksum of its body. A copy that fails is
+1. the checksum over the whole record, where brokers write one (enabledAppendPropCRC; off by default);
+2. the record's structure: magic, its own place, lengths that add up; and the checksum of its body. A copy that fails is
    wrong, even if most replicas have it so;
-4. of copies that pass, what most replicas have: header fields, topic and properties have no checksum by default.
+3. of copies that pass, the ledger: a copy in a cell that is what an earlier run read;
+4. without it, what most replicas have: header fields, topic and properties have no checksum by default.
 If two copies pass and equally many replicas have each, the result is that it is unknown.
 """
 
@@ -53,7 +53,7 @@ def judge(
         as_before: replicas whose copy is what an earlier run read (`by_the_ledger`).
     """
     groups = grouped({replica: data[:compared] for replica, data in contents.items()})
-    old = by_the_ledger(contents, compared, as_before)
+    old = by_the_ledger(contents, start, size, compared, as_before=as_before)
     checks = {replica: _check(data, start, size) for replica, data in contents.items()}
     standings = [max(checks[replica][0] for replica in group) for group in groups]
     best = max(standings)
@@ -81,12 +81,21 @@ def judge(
 
 
 def by_the_ledger(
-    contents: Mapping[ReplicaName, bytes], compared: int, as_before: AbstractSet[ReplicaName]
+    contents: Mapping[ReplicaName, bytes],
+    start: int,
+    size: int,
+    compared: int,
+    *,
+    as_before: AbstractSet[ReplicaName],
 ) -> tuple[ReplicaName, ...] | None:
-    """Those that have what an earlier run read; None: it is not known."""
+    """Those of these copies (see `judge`) that are what an earlier run read; None: it is not known, or others stand
+    better: it was damaged already."""
     groups = grouped({replica: data[:compared] for replica, data in contents.items()})
     found = [group for group in groups if as_before & set(group)]
-    return found[0] if len(found) == 1 else None
+    if len(found) != 1:
+        return None
+    standings = {replica: _check(data, start, size)[0] for replica, data in contents.items()}
+    return found[0] if max(standings[one] for one in found[0]) is max(standings.values()) else None
 
 
 def is_counted(contents: Mapping[ReplicaName, bytes], start: int, size: int, compared: int) -> bool:

@@ -4,10 +4,12 @@ compares one replica alone, a copy or an archive with the past. Kept in the hist
 A cell is entered when a run has read all of it and all replicas that have it agree (or when the only one has sound
 records), below the confirm offset; it never changes then, it is only confirmed. So a cell with other bytes later was
 damaged, whatever the replicas say now. There is one other reason: the log was cut there and written again, or was made
-again from its beginning. Then its last message was stored after the cell was confirmed for the last time, and the
-ledger takes what is there now.
+again from its beginning. A cut belongs to an election, so the bytes have a later epoch then; a log that was made again
+begins with a message that was stored after the ledger was written. Either is reported, and the ledger takes what is
+there now. Clocks alone decide only where no table has the epochs.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -19,15 +21,15 @@ from rocketmq_verify.domain.findings import Copy, Finding, Kind, Severity
 from rocketmq_verify.domain.inquiry.cells import CellSums, Read, mark
 from rocketmq_verify.domain.inquiry.narrow import Requests
 from rocketmq_verify.domain.inquiry.windows import FAR, NEAR, message, read_window
-from rocketmq_verify.domain.model import ReadRequest, ReplicaName
+from rocketmq_verify.domain.model import ReadRequest, ReplicaLog, ReplicaName
 from rocketmq_verify.domain.planning.chunks import Plan, common, merged, whole_chunk
 from rocketmq_verify.domain.planning.lineage import Lineage
 from rocketmq_verify.domain.times import when
 
 CELL_SIZE: Final = 64 << 20
 """Bytes of the log: 160,000 cells are 10 TiB."""
-MOST_CELLS: Final = 500_000
-"""Of a ledger; beyond that others are not entered."""
+MOST_CELLS: Final = 1 << 18
+"""Of a ledger, 16 TiB: in memory some 200 bytes each, three times that while it is written. Others are not entered."""
 MOST_CUT: Final = 1024
 """Chunks of one leg that are read once more; cells with others have no digest in this run."""
 MOST_CHANGES: Final = 16
@@ -47,11 +49,11 @@ class Cell(msgspec.Struct, frozen=True, order=True):
     last_epoch: int
     """Of its first and its last byte; -1: no table had it."""
     first_ms: int
-    """The start of the run that read it so first, in milliseconds since 1970."""
+    """When a run had read it so first, in milliseconds since 1970."""
     last_ms: int
-    """The start of the last run that read it so."""
+    """When a run had read it so last."""
     copies: int
-    """Replicas that had it so at that time."""
+    """The most replicas that ever had it so at once."""
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +72,8 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     cell: Cell
     extent: Extent
     same: tuple[ReplicaName, ...]
+    current: tuple[ReplicaName, ...]
+    """Of these, those without another history there: a former master may still have what was cut off."""
     changed: tuple[ReplicaName, ...]
     alike: bool
     """All that changed have the same bytes now."""
@@ -82,7 +86,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     unsteady: tuple[Extent, ...] = ()
     """What was as before when it was read once more."""
     replaced: frozenset[int] = frozenset()
-    """Cells that were written again."""
+    """Cells that were written again, or are gone with a cut."""
     made_again: bool = False
     """The whole log was."""
 
@@ -125,6 +129,7 @@ def cut_chunks(plan: Plan, lineage: Lineage, sums: CellSums) -> Requests[None]:
 def compared(read: Read, known: Mapping[int, Cell], lineage: Lineage, cell_size: int) -> tuple[Compared, ...]:
     """The cells that were read beside what they were, ascending."""
     found = []
+    sure = {zone.replica: zone.sure for zone in lineage.zones}
     for start, digests in sorted(read.items()):
         cell, extent = known.get(start), Extent(start, start + cell_size)
         if cell is None:
@@ -132,8 +137,16 @@ def compared(read: Read, known: Mapping[int, Cell], lineage: Lineage, cell_size:
         there = _holders(digests, extent, lineage)
         same = tuple(replica for replica in sorted(there) if there[replica] == cell.digest)
         changed = tuple(replica for replica in sorted(there) if replica not in same)
-        alike = len({there[replica] for replica in changed}) == 1
-        found.append(Compared(cell=cell, extent=extent, same=same, changed=changed, alike=alike))
+        found.append(
+            Compared(
+                cell=cell,
+                extent=extent,
+                same=same,
+                current=tuple(replica for replica in same if sure[replica] >= extent.end),
+                changed=changed,
+                alike=len({there[replica] for replica in changed}) == 1,
+            )
+        )
     return tuple(found)
 
 
@@ -153,29 +166,36 @@ def examine(
         found: of the comparison of the replicas; what explains a difference is not reported twice.
         now_ms: milliseconds since 1970.
     """
+    cells = tuple(cells)
     left = [
         msgspec.structs.replace(one, changed=changed)
         for one in cells
-        if (changed := tuple(replica for replica in one.changed if not _explained(replica, one.extent, found)))
+        if (changed := tuple(replica for replica in one.changed if not _explained(replica, one, found)))
     ]
-    anew: dict[int, int] = {}
+    if left and not any(one.current for one in cells):
+        again = yield from _made_again(known, lineage, plan.cell_size, now_ms)
+        if again is not None:
+            return Changes(findings=(again,), replaced=frozenset(known), made_again=True)
+    anew: dict[int, int | None] = {}
     for one in left:
+        if one.current:
+            continue
         last = yield from _last_message(one.changed[0], one.extent, lineage)
-        if (stored := _stored_after(last, one.cell, now_ms)) is not None:
-            anew[one.cell.start] = stored
-    if anew and (yield from _made_again(known, lineage, plan.cell_size, now_ms)):
-        return Changes(made_again=True)
+        if _written_again(one, last, lineage, now_ms):
+            anew[one.cell.start] = None if last is None else last.store_timestamp
     steady, unsteady = [], []
     for number, one in enumerate(left):
         changed = one.changed
         if number < MOST_CHANGES and one.cell.start not in anew:
-            again = yield from _digests(plan, one.cell.start, one.changed)
-            changed = tuple(replica for replica in changed if again.get(replica) not in {None, one.cell.digest})
+            digests = yield from _digests(plan, one.cell.start, one.changed)
+            changed = tuple(replica for replica in changed if digests.get(replica) not in {None, one.cell.digest})
         if changed != one.changed:
             unsteady.append(one.extent)
         if changed:
             steady.append(msgspec.structs.replace(one, changed=changed))
-    changes = _joined(_change(one, anew.get(one.cell.start), lineage) for one in steady)
+    changes = _joined(
+        _change(one, anew.get(one.cell.start), lineage, replaced=one.cell.start in anew) for one in steady
+    )
     findings = []
     for change in changes[:MOST_CHANGES]:
         name = yield from _first_message(change.changed[0], change.extent, lineage)
@@ -185,6 +205,40 @@ def examine(
     return Changes(findings=tuple(findings), unsteady=tuple(unsteady), replaced=frozenset(anew))
 
 
+def ended(
+    known: Mapping[int, Cell], logs: Sequence[ReplicaLog], lineage: Lineage, *, cell_size: int, now_ms: int
+) -> Requests[Changes]:
+    """Cells beyond the end of every log: confirmed bytes that no replica has any more, whatever these have noted.
+
+    Args:
+        logs: all replicas, as they were described.
+        lineage: of the last look.
+    """
+    end = max([zone.end for zone in lineage.zones] + [log.max_offset for log in logs])
+    lost = [known[start] for start in sorted(known) if start + cell_size > end]
+    if not lost:
+        return Changes()
+    again = yield from _made_again(known, lineage, cell_size, now_ms)
+    if again is not None:
+        return Changes(findings=(again,), replaced=frozenset(known), made_again=True)
+    extent, first = Extent(max(end, lost[0].start), lost[-1].start + cell_size), lost[0]
+    empty = not any(log.extent.length for log in logs)
+    cut = all(_cut_since(cell, cell_size, lineage) for cell in lost) and not any(log.strict for log in logs)
+    cut |= empty
+    why = "a later election cut them off" if cut else "no later election cut them off"
+    if empty:
+        why = "all logs are empty; what was confirmed is lost, unless the group was made again on purpose"
+    finding = Finding(
+        kind=Kind.REPLACED_SINCE if cut else Kind.LOST_CONFIRMED,
+        replicas=tuple(sorted(log.name for log in logs)),
+        extent=extent,
+        epoch=first.last_epoch,
+        detail=f"the bytes from {extent.start} to {extent.end}, which {_replicas(first.copies)} had at "
+        f"{when(first.last_ms)}, when a run confirmed them, are in no replica any more: {why}",
+    )
+    return Changes(findings=(finding,), replaced=frozenset(cell.start for cell in lost) if cut else frozenset())
+
+
 def updated(
     known: Mapping[int, Cell],
     read: Read,
@@ -192,18 +246,20 @@ def updated(
     *,
     cell_size: int,
     blocked: Iterable[Extent],
-    alone: bool,
+    alone_from: int | None,
     replaced: frozenset[int] = frozenset(),
-    began_ms: int,
+    now_ms: int,
 ) -> dict[int, Cell]:
     """The ledger after some cells were read.
 
     Args:
         latest: of both looks; what it does not contain is not entered.
         blocked: places that are damaged, or that could not be settled.
-        alone: what one replica alone has was checked by itself and is sound.
+        alone_from: what one replica alone has is entered from here on: it was checked by itself, and the ledger had
+            nothing there. A cell that was left out before this place may have been damaged then. None: it was not
+            checked.
         replaced: cells that were written again.
-        began_ms: of the run.
+        now_ms: of the last look: what is written later is no part of this, in milliseconds since 1970.
     """
     cells = {start: cell for start, cell in known.items() if start not in replaced}
     for start, digests in read.items():
@@ -213,9 +269,18 @@ def updated(
         if cell is not None:
             same = sum(digest == cell.digest for digest in there.values())
             if same:
-                cells[start] = msgspec.structs.replace(cell, last_ms=max(began_ms, cell.last_ms), copies=same)
+                first, last = latest.epoch_at(start), latest.epoch_at(extent.end - 1)
+                cells[start] = msgspec.structs.replace(
+                    cell,
+                    # a table may have been late, or may have lost its beginning
+                    first_epoch=cell.first_epoch if first < 0 else first,
+                    last_epoch=cell.last_epoch if last < 0 else last,
+                    last_ms=max(now_ms, cell.last_ms),
+                    copies=max(same, cell.copies),
+                )
             continue
-        if len(set(there.values())) != 1 or (len(there) < 2 and not alone) or common([extent], blocked):
+        trusted = len(there) > 1 or (alone_from is not None and start >= alone_from)
+        if len(set(there.values())) != 1 or not trusted or common([extent], blocked):
             continue
         if len(cells) < MOST_CELLS:
             cells[start] = Cell(
@@ -223,8 +288,8 @@ def updated(
                 digest=next(iter(there.values())),
                 first_epoch=latest.epoch_at(start),
                 last_epoch=latest.epoch_at(extent.end - 1),
-                first_ms=began_ms,
-                last_ms=began_ms,
+                first_ms=now_ms,
+                last_ms=now_ms,
                 copies=len(there),
             )
     return cells
@@ -237,6 +302,14 @@ def blocking(findings: Iterable[Finding]) -> tuple[Extent, ...]:
         for finding in findings
         if finding.severity is Severity.MISMATCH or finding.kind.traits.explains_difference
     )
+
+
+def told(replaced: Iterable[int], findings: Iterable[Finding]) -> frozenset[int]:
+    """Of these cells, those that the findings name: a finding that no longer stood is made by the next run."""
+    kinds = {Kind.REPLACED_SINCE, Kind.LOST_CONFIRMED, Kind.CHANGED_SINCE}
+    places = merged(finding.extent for finding in findings if finding.kind in kinds)
+    starts, ends = [place.start for place in places], [place.end for place in places]
+    return frozenset(start for start in replaced if bisect_right(starts, start) > bisect_right(ends, start))
 
 
 def without_expired(known: Mapping[int, Cell], least: int) -> dict[int, Cell]:
@@ -253,9 +326,15 @@ def _holders(digests: Mapping[ReplicaName, bytes], extent: Extent, lineage: Line
     }
 
 
-def _explained(replica: ReplicaName, extent: Extent, found: Iterable[Finding]) -> bool:
+def _explained(replica: ReplicaName, one: Compared, found: Iterable[Finding]) -> bool:
+    """Unused bytes explain why replicas differ, not why none is what it was. Where only one replica ever had the cell,
+    it may be the wrong one."""
+    doubtful = one.cell.copies < 2 and bool(one.current)
     return any(
-        finding.kind.traits.explains_difference and replica in finding.replicas and finding.extent.meet(extent).length
+        finding.kind.traits.explains_difference
+        and (one.current or finding.kind is not Kind.UNUSED_BYTES)
+        and (doubtful or replica in finding.replicas)
+        and finding.extent.meet(one.extent).length
         for finding in found
     )
 
@@ -297,23 +376,51 @@ def _last_message(replica: ReplicaName, extent: Extent, lineage: Lineage) -> Req
     return None
 
 
-def _stored_after(name: RecordName | None, cell: Cell, now_ms: int) -> int | None:
-    """When this message, which is in the cell now, was stored, if it cannot have been there when the cell was
-    confirmed."""
+def _written_again(one: Compared, last: RecordName | None, lineage: Lineage, now_ms: int) -> bool:
+    """Whether the cell has what a later master wrote; `last`: its last message now."""
+    if one.cell.last_epoch < 0 or lineage.epoch_at(one.extent.end - 1) < 0:
+        return _stored_after(last, one.cell, now_ms)
+    return lineage.epoch_at(one.extent.end - 1) > one.cell.last_epoch
+
+
+def _cut_since(cell: Cell, cell_size: int, lineage: Lineage) -> bool:
+    """Whether a later master began before the end of the cell."""
+    entries = lineage.epochs.entries
+    later = (entry.start_offset for entry in entries if entry.epoch > cell.last_epoch)
+    return cell.last_epoch >= 0 and min(later, default=cell.start + cell_size) < cell.start + cell_size
+
+
+def _stored_after(name: RecordName | None, cell: Cell, now_ms: int) -> bool:
+    """Whether this message, which is in the cell now, cannot have been there when the cell was confirmed."""
     if name is None or name.store_timestamp is None:
-        return None
-    return name.store_timestamp if cell.last_ms < name.store_timestamp <= now_ms + MOST_AHEAD_MS else None
+        return False
+    return cell.last_ms < name.store_timestamp <= now_ms + MOST_AHEAD_MS
 
 
-def _made_again(known: Mapping[int, Cell], lineage: Lineage, cell_size: int, now_ms: int) -> Requests[bool]:
-    """Whether the log was written again from the beginning of the oldest cell on that a replica still has."""
+def _made_again(known: Mapping[int, Cell], lineage: Lineage, cell_size: int, now_ms: int) -> Requests[Finding | None]:
+    """A finding, if the log was written again from the beginning of the oldest cell on that a replica still has."""
+    zones = [zone for zone in lineage.zones if zone.extent.length]
     for start in sorted(known):
         extent = Extent(start, start + cell_size)
-        holders = [zone.replica for zone in lineage.zones if zone.extent.meet(extent) == extent]
-        if holders:
-            name = yield from _first_message(holders[0], extent, lineage)
-            return _stored_after(name, known[start], now_ms) is not None
-    return False
+        holders = [zone for zone in zones if zone.extent.start <= start < zone.extent.end]
+        if not holders:
+            continue
+        name = yield from _first_message(holders[0].replica, extent.meet(holders[0].extent), lineage)
+        if name is None or not _stored_after(name, known[start], now_ms):
+            return None
+        stored = "" if name.store_timestamp is None else f", stored at {when(name.store_timestamp)}"
+        return Finding(
+            kind=Kind.REPLACED_SINCE,
+            replicas=tuple(sorted(zone.replica for zone in zones)),
+            extent=Extent(start, max(known) + cell_size),
+            segment=start - start % lineage.segment_size,
+            epoch=lineage.epoch_at(start),
+            record=name,
+            detail=f"the log from {start} to {max(known) + cell_size}, which {_replicas(known[start].copies)} had at "
+            f"{when(known[start].last_ms)}, was made again since: what was confirmed before is lost, unless the "
+            f"group was made again on purpose; the first message there is {message(name)}{stored}",
+        )
+    return None
 
 
 def _digests(plan: Plan, start: int, replicas: Iterable[ReplicaName]) -> Requests[dict[ReplicaName, bytes]]:
@@ -335,10 +442,10 @@ def _added(plan: Plan, asked: Sequence[ReadRequest], sums: CellSums) -> Requests
             sums.add(at - at % plan.cell_size, request.replica, mark(at, digest), request.extent.length)
 
 
-def _change(one: Compared, stored_ms: int | None, lineage: Lineage) -> _Change:
-    """`stored_ms`: of the last message of the cell, if it was written again."""
+def _change(one: Compared, stored_ms: int | None, lineage: Lineage, *, replaced: bool) -> _Change:
+    """`stored_ms`: of the last message of the cell, if it was written again (`replaced`)."""
     kind = Kind.CHANGED_SINCE
-    if stored_ms is not None:
+    if replaced:
         zones = [zone for zone in lineage.zones if zone.replica in one.changed]
         promised = any(zone.promised >= one.extent.end for zone in zones)
         kind = Kind.LOST_CONFIRMED if promised else Kind.REPLACED_SINCE
