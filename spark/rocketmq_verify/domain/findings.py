@@ -148,7 +148,8 @@ class Kind(StrEnum):
             ends_early=True,
         ),
     )
-    """A replica has noted bytes as confirmed and has lost them; no other has them, or that note was a promise."""
+    """A replica has noted bytes as confirmed and has lost them; no other has them, or that note was a promise. Or the
+    ledger has bytes that no log has any more."""
     UNREACHABLE = (
         "unreachable",
         Traits(
@@ -188,7 +189,7 @@ class Kind(StrEnum):
             covers_extent=False,
         ),
     )
-    """Confirmed bytes that an earlier run read were written again: messages that were stored later are there."""
+    """Confirmed bytes that an earlier run read were cut off or written again after a later election, or all were."""
     NOT_READ_IN_TIME = (
         "notReadInTime",
         Traits(
