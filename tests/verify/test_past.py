@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
@@ -11,13 +12,14 @@ import pytest
 
 from rocketmq_verify import job
 from rocketmq_verify.domain.findings import Kind, Severity
+from rocketmq_verify.domain.inquiry.ledger import MOST_CELLS, Cell, Ledger
 from rocketmq_verify.domain.inquiry.narrow import Requests
 from rocketmq_verify.domain.model import ReplicaName
 from rocketmq_verify.domain.verdict import Result
 from rocketmq_verify.engine.session import Engine, SessionOptions
 from rocketmq_verify.history.folders import HistoryError, LocalFolder
+from rocketmq_verify.history.rows import LONGEST_FILE, LedgerRow, decode, encode, ledger_row
 from rocketmq_verify.history.rows import Group as HistoryGroup
-from rocketmq_verify.history.rows import LedgerRow, decode, encode
 from rocketmq_verify.past import MADE_AGAIN, Past
 from rocketmq_verify.progress import NoProgress
 from rocketmq_verify.report import json_report, text_report
@@ -673,6 +675,25 @@ def test_a_ledger_that_cannot_be_kept_does_not_end_the_run(run: Runs, tmp_path: 
     done = run.file(Group().fill(60), tmp_path / "none" / "ledger")
     assert done.verdict.result is Result.ALIGNED
     assert "it is not kept: " in ledger(done).notes[0]
+
+
+def test_a_full_ledger_is_told(run: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("past", "domain.inquiry.ledger"):
+        monkeypatch.setattr(f"rocketmq_verify.{module}.MOST_CELLS", 3)
+    done = run(Group().fill(60))
+    assert (ledger(done).cells, ledger(done).notes) == (3, ("it is full: 3 cells",))
+
+
+def test_a_full_ledger_fits_into_its_file() -> None:
+    count, random = 1 << 12, Random(1)
+    cells = tuple(
+        Cell(at << 26, random.randbytes(16), 3, 4, FIRST_MS + random.randrange(DAY_MS), FIRST_MS + 2 * DAY_MS, 3)
+        for at in range(count)
+    )
+    whole = Ledger(chunk_size=1 << 20, cell_size=1 << 26, segment_size=1 << 30, cells=cells)
+    data = encode([ledger_row(GROUP, "run", 1, whole)], LedgerRow)
+    assert decode(data, LedgerRow, GROUP)[0].ledger() == whole
+    assert len(data) * (MOST_CELLS // count) < LONGEST_FILE // 2
 
 
 def test_the_reports_tell_of_it(run: Runs) -> None:
