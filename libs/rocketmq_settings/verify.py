@@ -70,6 +70,13 @@ class VerifyKeys(Settings, frozen=True):
         str,
         key("Directory or URI for results and watermarks.", default="none: every run reads everything"),
     ] = ""
+    ledger_file: Annotated[
+        str,
+        key(
+            "File with digests of what the log was, instead of those of the history; with it one replica is enough.",
+            default="none: those of historyPath",
+        ),
+    ] = ""
     report_file: Annotated[str, key("HTML report.")] = ""
     namespace: Annotated[str, key("Namespace of the BrokerGroup whose status the run writes.")] = ""
     broker_group: Annotated[str, key("Name of that BrokerGroup.")] = ""

@@ -10,6 +10,7 @@ Digests and checks are the work of a `Scanner`: Spark's, or for a small log one 
 
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
@@ -27,7 +28,7 @@ from rocketmq_verify.domain.inquiry.unsettled import lasting, reported_places, u
 from rocketmq_verify.domain.inquiry.watermarks import Watermarks, advanced, ages, anchored, fresh, still_anchored
 from rocketmq_verify.domain.model import ReplicaLog, ReplicaName
 from rocketmq_verify.domain.planning.ages import oldest
-from rocketmq_verify.domain.planning.chunks import Plan, common, covered, merged, plan, within
+from rocketmq_verify.domain.planning.chunks import Plan, alone_cells, by_cells, common, covered, merged, plan, within
 from rocketmq_verify.domain.planning.cursor import LEG_SECONDS, again, in_order, late, leg_bytes, next_leg, overdue
 from rocketmq_verify.domain.planning.identities import check_identities
 from rocketmq_verify.domain.planning.lineage import Lineage, lineage, other_sizes
@@ -40,6 +41,7 @@ from rocketmq_verify.engine.scanner import Scanner
 from rocketmq_verify.engine.session import Engine
 from rocketmq_verify.history.folders import Folder, HistoryError
 from rocketmq_verify.history.runs import Figures, RunSummary, new_run_id
+from rocketmq_verify.past import Past
 from rocketmq_verify.progress import Progress
 from rocketmq_verify.run import Checked, EngineKind, Request, Run, Timings
 from rocketmq_verify.sizes import format_bytes
@@ -48,6 +50,7 @@ from rocketmq_verify.sources.same_store import store_of
 from rocketmq_verify.sources.work import Work
 
 if TYPE_CHECKING:
+    from rocketmq_verify.history.ledger_file import LedgerFile
     from rocketmq_verify.history.store import HistoryStore
 
 T = TypeVar("T")
@@ -115,6 +118,8 @@ class _Job:
         self._store: HistoryStore | None = None
         if request.history_path:
             self._store = self._history(request.history_path)
+        own = self._ledger(request.ledger_path) if request.ledger_path else None
+        self._past = Past(own or self._store, request, run_id=self._run_id)
 
     def run(self) -> Run:
         request, replicas = self._request, self._replicas
@@ -126,37 +131,43 @@ class _Job:
         first = lineage(before)
         marks = Watermarks()
         what = plan(first, (), chunk_size=request.chunk_size)
-        if len(first.zones) < 2:
+        copies = min(len(first.zones), 2)
+        if copies < (1 if request.ledger_path else 2):
+            if not copies and self._store is not None:
+                self._past.load(before, first)  # all may be lost
             return self._concluded(before, first, what=what, tally=Tally(), standing=(), marks=None)
-        if not self._is_local(sum(extent.length for extent in covered(zone.extent for zone in first.zones))):
+        if not self._is_local(sum(extent.length for extent in covered((one.extent for one in first.zones), copies))):
             self._engine.start()
             self._progress.phase("starting Spark")
         if self._store is not None:
             marks = self._store.load(request.group) or marks  # a file system of Hadoop's waits for Spark
+        self._past.load(before, first)
         marks = drive(still_anchored(marks, before), replicas.answer)
         new, known = fresh(marks, before, first), ages(marks, before, first, now_ms=self._started_ms)
         what = plan(
             first,
             new,
-            chunk_size=request.chunk_size,
+            chunk_size=self._past.chunk_size,
             again=again(
                 known,
                 now_ms=self._started_ms,
                 ran_ms=marks.ran_ms,
                 promise_ms=request.reread_ms,
-                chunk_size=request.chunk_size,
+                chunk_size=self._past.chunk_size,
+                cell_size=self._past.cell_size,
             ),
-            full=request.full,
+            full=request.full or copies < 2,
+            cell_size=self._past.cell_size,
         )
         if not (request.structure or request.queues):
-            what = msgspec.structs.replace(what, alone=())
+            what = msgspec.structs.replace(what, alone=alone_cells(what, first))
         return self._read(
             self._started(what),
             marks,
             before,
             first,
             what=what,
-            pieces=in_order(what, new, known, marks.suspects),
+            pieces=by_cells(what, in_order(what, new, known, marks.suspects)),
             new=new,
         )
 
@@ -214,11 +225,15 @@ class _Job:
         """
         self._progress.phase(f"comparing {format_bytes(part.expected_bytes)} of {len(first.zones)} replicas")
         tally.merge(self._timed("scan", lambda: self._compare(scanner, part, first)))
+        drive(self._past.look(part, first, tally), self._replicas.answer)
         self._progress.phase("examining the differences")
         second = self._both_looks(before)
-        found = self._timed("inquiry", lambda: drive(inquire(second, tally), self._replicas.answer))
+        before_now = self._past.as_before(second)
+        found = self._timed("inquiry", lambda: drive(inquire(second, tally, before_now), self._replicas.answer))
         checked = self._check(scanner, part, second, tally, found)
-        last = self._both_looks(before)
+        changes = self._past.changes(part, second, (*found, *second.findings), self._now_ms())
+        checked = checked.plus(drive(changes, self._replicas.answer))
+        seen_ms, last = self._now_ms(), self._both_looks(before)
         # what an earlier leg found stood at its last look, and is not read again by this one
         earlier = still_true(self._checked.findings, self._seen or second, last)
         standing = (*still_true((*found, *checked.findings), second, last), *earlier)
@@ -231,6 +246,8 @@ class _Job:
         self._changed = tuple(finding for finding in dropped if finding not in found)
         self._unsettled = unsettled(tally, last, examined, standing)
         self._lasting = lasting(self._unsettled, marks)
+        sound = self._request.structure and not self._checked.unchecked
+        self._past.update(last, (*last.findings, *standing), self._unsettled, alone=sound, now_ms=seen_ms)
         kept = self._marks(marks, before, last, what=so_far, tally=tally, standing=standing, dropped=dropped)
         return last, standing, kept
 
@@ -240,6 +257,7 @@ class _Job:
 
     def _keep(self, marks: Watermarks) -> None:
         """For the next run, if this one is killed. What cannot be kept does not end the run."""
+        self._past.save()
         if self._store is None:
             return
         try:
@@ -254,7 +272,8 @@ class _Job:
 
     def _started(self, what: Plan) -> Scanner:
         """What reads this plan; waits for Spark."""
-        if self._is_local(what.expected_bytes):
+        alone = sum(extent.length for extent in what.alone) if what.cell_size else 0
+        if self._is_local(what.expected_bytes + alone):
             return LocalScanner(self._progress)
         self._engine.start()
         self._engine.spark()
@@ -269,6 +288,8 @@ class _Job:
 
     def _compare(self, scanner: Scanner, what: Plan, first: Lineage) -> Tally:
         places = [place for place in self._request.places if place.name not in self._replicas.failed]
+        if alone := alone_cells(what, first):
+            what = msgspec.structs.replace(what, pieces=merged([*what.pieces, *alone]))
         work = Work.of(what, first, self._request.options)
         tally, errors = scanner.compare_digests(places, work, first)
         self._replicas.failed.update(errors)
@@ -350,6 +371,9 @@ class _Job:
         known = () if marks is None else ages(marks, before, last, now_ms=now_ms)
         old = late(known, last, now_ms=now_ms, promise_ms=promise_ms)
         too_old = [age.extent for age in overdue(known, now_ms=now_ms, promise_ms=promise_ms)]
+        there = [] if failed else before
+        ends += drive(self._past.lost(there, last, now_ms), self._replicas.answer)
+        self._past.save()
         findings = findings_in_order((*ends, *standing, *lost, *([] if old is None else [old])))
         result = verdict(
             before,
@@ -363,6 +387,7 @@ class _Job:
             later=unread,
             lasting=self._lasting,
             owed=self._owed,
+            as_it_was=self._past.as_it_was if self._past.cell_size else None,
         )
         masters = tuple(log.name for log in before if log.master)
         figures = Figures(
@@ -372,7 +397,8 @@ class _Job:
             travelled_bytes=self._replicas.travelled,
         )
         run_id = self._run_id
-        states = spans(result, what, unread=[age.extent for age in known if not age.read])
+        seen = what if what.pieces else msgspec.structs.replace(what, pieces=self._past.as_it_was)
+        states = spans(result, seen, unread=[age.extent for age in known if not age.read])
         earlier: tuple[RunSummary, ...] = ()
         problem = ""
         if self._store is not None:
@@ -397,6 +423,7 @@ class _Job:
             last_full_ms=None if marks is None else marks.last_full_ms,
             oldest=oldest(age for age in known if age.read),
             later_bytes=sum(extent.length for extent in self._later),
+            ledger=self._past.report(),
             history_error=problem,
         )
 
@@ -433,6 +460,11 @@ class _Job:
         from rocketmq_verify.history.store import HistoryStore  # noqa: PLC0415 - imports Arrow
 
         return HistoryStore(path, now_ms=self._now_ms, hadoop=self._hadoop)
+
+    def _ledger(self, path: str) -> "LedgerFile":
+        from rocketmq_verify.history.ledger_file import LedgerFile  # noqa: PLC0415 - imports Arrow
+
+        return LedgerFile(Path(path), saved_ms=self._started_ms)
 
     def _hadoop(self, uri: str) -> Folder:
         self._engine.start()  # a run that has nothing to compare is kept too

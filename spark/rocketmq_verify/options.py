@@ -116,6 +116,8 @@ def _parser() -> argparse.ArgumentParser:
     budget = "End after this time; the next run continues. Needs --history."
     add("--time-budget", dest="timeBudgetSeconds", metavar="SECONDS", help=budget)
     add("--history", dest="historyPath", metavar="PATH", help="Directory or URI for results and watermarks.")
+    ledger = "Digests of the past instead of the history's; one replica is enough."
+    add("--ledger", dest="ledgerFile", metavar="FILE", help=ledger)
     rate = "Bytes per second read of each replica, for example 200Mi."
     add("--rate", dest="rateLimit", metavar="SIZE", help=rate)
     add("--structure", **_YES_OR_NO, help="Check the structure of records (yes).")
@@ -171,7 +173,9 @@ def _read(given: argparse.Namespace) -> Options | None:
         settings=loaded.settings,
         unknown_keys=loaded.unknown_keys,
         config=given.config,
-        places=_places(given.replica, given.sidecar, loaded.settings.replicas),
+        places=_places(
+            given.replica, given.sidecar, loaded.settings.replicas, least=1 if loaded.settings.ledger_file else 2
+        ),
         output=given.output,
         plan=given.plan,
         verbose=given.verbose,
@@ -179,7 +183,7 @@ def _read(given: argparse.Namespace) -> Options | None:
     )
 
 
-def _places(replicas: Sequence[str], sidecars: Sequence[str], configured: str) -> tuple[Place, ...]:
+def _places(replicas: Sequence[str], sidecars: Sequence[str], configured: str, *, least: int) -> tuple[Place, ...]:
     places = [parse_place(text) for text in replicas] + [parse_place(text, SIDECAR) for text in sidecars]
     places = [_absolute(place) for place in places or parse_places(configured)]
     names = [place.name for place in places]
@@ -191,10 +195,11 @@ def _places(replicas: Sequence[str], sidecars: Sequence[str], configured: str) -
         if (other := specs.setdefault(place.spec.rstrip("/"), place.name)) != place.name:
             raise SpecError(f"{other} and {place.name} are the same place: a log always agrees with itself")
     check_stores(places)
-    if len(places) < 2:
+    if len(places) < least:
+        often = "" if least == 1 else " at least twice"
         raise SpecError(
-            "a comparison needs two replicas: give --replica NAME=DIRECTORY (a storePathRootDir) or --sidecar "
-            "NAME=HOST:PORT at least twice, or the key replicas"
+            f"a comparison needs {'a replica' if least == 1 else 'two replicas'}: give --replica NAME=DIRECTORY (a "
+            f"storePathRootDir) or --sidecar NAME=HOST:PORT{often}, or the key replicas; one is enough with --ledger"
         )
     return tuple(places)
 
@@ -238,6 +243,7 @@ def request_of(options: Options) -> "Request":
         allow_unreachable=settings.allow_unreachable,
         broker_group=settings.broker_group,
         history_path=settings.history_path,
+        ledger_path=settings.ledger_file,
         engine=engine,
         spark=SessionOptions(master=settings.spark_master or None, conf=settings.conf(), verbose=options.verbose),
     )

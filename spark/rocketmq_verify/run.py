@@ -10,6 +10,7 @@ from rocketmq_formats.soundness.structure import Structure
 from rocketmq_settings.verify import VerifyKeys
 from rocketmq_verify.alignment import Span
 from rocketmq_verify.domain.findings import Finding
+from rocketmq_verify.domain.inquiry.ledger import CELL_SIZE
 from rocketmq_verify.domain.model import ReplicaName
 from rocketmq_verify.domain.planning.ages import Aged
 from rocketmq_verify.domain.planning.chunks import Plan
@@ -56,6 +57,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     broker_group: str = ""
     """The BrokerGroup of these replicas; empty: not on Kubernetes."""
     history_path: str = ""
+    ledger_path: str = ""
+    """A file with the ledger, instead of the history's; with it one replica is enough."""
+    cell_size: int = CELL_SIZE
+    """Of a ledger that begins."""
     engine: EngineKind = EngineKind.AUTO
     spark: SessionOptions = SessionOptions()
 
@@ -126,6 +131,24 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class LedgerReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a run did with the ledger (`domain.inquiry.ledger`)."""
+
+    cells: int
+    """It has now."""
+    cell_size: int
+    confirmed: int
+    """Cells that were read and are what they were in a replica."""
+    changed: int
+    """Cells that are not what they were in a replica, for whatever reason."""
+    entered: int
+    """New ones."""
+    oldest_ms: int | None
+    """Since when the oldest of those that were confirmed is known, in milliseconds since 1970."""
+    notes: tuple[str, ...]
+    """What else to tell: it was damaged, began again, could not be kept."""
+
+
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
     group: Group
@@ -148,5 +171,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """What was not read for the longest time, of what was ever read; None: unknown, or nothing."""
     later_bytes: int = 0
     """What should have been read and was not, because the time was up."""
+    ledger: LedgerReport | None = None
+    """None: no history, and no file with one."""
     history_error: str = ""
     """Why the run could not be kept; empty: it was, or there is no history."""

@@ -58,6 +58,7 @@ def test_a_configured_spark_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     ("arguments", "why"),
     [
         (["--replica", "a=/data/a"], "two replicas"),
+        (["--ledger", "/data/ledger"], "needs a replica"),
         (["--replica", "a=/data/a", "--replica", "a=/data/b"], "twice"),
         (["--replica", "a=/data/a", "--replica", "b=/data/a/"], "same place"),
         (["--replica", "/data/a", "--replica", "b=/data/b"], "NAME=DIRECTORY"),

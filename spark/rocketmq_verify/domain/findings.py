@@ -123,6 +123,17 @@ class Kind(StrEnum):
         ),
     )
     """A consume queue's unit does not point to its record."""
+    CHANGED_SINCE = (
+        "changedSince",
+        Traits(
+            severity=Severity.MISMATCH,
+            title="changed since",
+            state=State.DIFFERING,
+            explains_difference=False,
+            covers_extent=False,
+        ),
+    )
+    """Bytes that an earlier run read right are others now; no comparison of the replicas need show it."""
     LOST_CONFIRMED = (
         "lostConfirmed",
         Traits(
@@ -137,7 +148,8 @@ class Kind(StrEnum):
             ends_early=True,
         ),
     )
-    """A replica has noted bytes as confirmed and has lost them; no other has them, or that note was a promise."""
+    """A replica has noted bytes as confirmed and has lost them; no other has them, or that note was a promise. Or the
+    ledger has bytes that no log has any more."""
     UNREACHABLE = (
         "unreachable",
         Traits(
@@ -165,6 +177,19 @@ class Kind(StrEnum):
     )
     """A replica has noted bytes as confirmed and has lost them; others are that long, or the note may be old. Or a
     newer master lacks what two others have noted."""
+    REPLACED_SINCE = (
+        "replacedSince",
+        Traits(
+            severity=Severity.UNVERIFIED,
+            title="replaced since",
+            advice="Find out when and why {who} took another history: the result of a run has the time before, the "
+            "controllers' log the elections since. What was confirmed may be lost: look for it in backups. The next "
+            "run compares with what is there now.",
+            explains_difference=False,
+            covers_extent=False,
+        ),
+    )
+    """Confirmed bytes that an earlier run read were cut off or written again after a later election, or all were."""
     NOT_READ_IN_TIME = (
         "notReadInTime",
         Traits(

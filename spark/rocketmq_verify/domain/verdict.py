@@ -15,7 +15,7 @@ from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify.domain.findings import Finding, Kind, Severity
 from rocketmq_verify.domain.inquiry.compare import Tally
 from rocketmq_verify.domain.model import ReplicaLog, ReplicaName
-from rocketmq_verify.domain.planning.chunks import Plan, common, covered
+from rocketmq_verify.domain.planning.chunks import Plan, common, covered, without
 from rocketmq_verify.domain.planning.lineage import Lineage
 from rocketmq_verify.domain.reports import FindingReport, report
 
@@ -114,6 +114,7 @@ def verdict(
     later: Sequence[Extent] = (),
     lasting: Sequence[Extent] = (),
     owed: Sequence[Extent] = (),
+    as_it_was: Sequence[Extent] | None = None,
 ) -> Verdict:
     """The verdict on a run.
 
@@ -124,6 +125,7 @@ def verdict(
         unsettled: what differed and changed during the run, or was not read for too long: not judged.
         later: what no run has read yet, because the time was up; the next one continues there.
         lasting: the part of it that an earlier run could not settle either: not verified.
+        as_it_was: what is what it was by the ledger; None without a ledger. It counts for a replica that is read alone.
         owed: where an earlier run found damage, and this one did not read, because the time was up: not verified.
     """
     ordered = in_order(findings)
@@ -133,10 +135,21 @@ def verdict(
     unread = [finding for finding in ordered if finding.kind is Kind.UNREACHABLE]
     unsure = [finding for finding in ordered if finding.severity is Severity.UNVERIFIED and finding not in unread]
     strange = _strangers(lineage, ordered)
+    past = () if as_it_was is None or up_to is not None else _as_it_was(lineage, as_it_was)
+    alone = _alone(lineage, past) + _continues(later) if past else ""
+    holes = without([Extent(past[0].start, past[-1].end)], past) if past else ()
     empty = not any(log.extent.length for log in logs) and len(logs) > 1
     if mismatches:
         result = Result.MISMATCH
-    elif (up_to is None and not empty) or (unread and not allow_unreachable) or unsure or strange or lasting or owed:
+    elif (
+        (up_to is None and not empty and not alone)
+        or (unread and not allow_unreachable)
+        or unsure
+        or strange
+        or lasting
+        or owed
+        or holes
+    ):
         result = Result.UNVERIFIED
     else:
         result = Result.ALIGNED
@@ -148,15 +161,17 @@ def verdict(
         exit_code=EXIT_CODES[result],
         summary=_summary(
             result,
-            where=None if up_to is None else _where(up_to, epoch, lineage, reach) + _continues(later),
+            where=alone or None if up_to is None else _where(up_to, epoch, lineage, reach) + _continues(later),
             mismatches=mismatches,
             unread=unread,
             unsure=unsure,
             strange=strange,
             lasting=lasting,
             owed=owed,
+            holes=holes,
             logs=logs,
             lineage=lineage,
+            ledger=as_it_was is not None,
         ),
         aligned_up_to=up_to,
         epoch=epoch,
@@ -216,6 +231,19 @@ def _where(up_to: int, epoch: int | None, lineage: Lineage, reach: Mapping[Repli
     return "; ".join([f"{who} aligned up to offset {up_to}{at_epoch}", *shorter])
 
 
+def _as_it_was(lineage: Lineage, as_it_was: Sequence[Extent]) -> tuple[Extent, ...]:
+    """What of a replica that is read alone is what it was; nothing if there are more."""
+    return common([lineage.zones[0].extent], as_it_was) if len(lineage.zones) == 1 else ()
+
+
+def _alone(lineage: Lineage, past: Sequence[Extent]) -> str:
+    zone = lineage.zones[0]
+    length = sum(extent.length for extent in past)
+    rest = zone.extent.length - length
+    more = f"; {rest} bytes are not in the ledger" if rest else ""
+    return f"{zone.replica} is what it was, {length} bytes from {past[0].start} to {past[-1].end}{more}"
+
+
 def _continues(later: Sequence[Extent]) -> str:
     length = sum(extent.length for extent in later)
     return f"; {length} bytes are not read yet, the next run continues at {later[0].start}" if later else ""
@@ -263,8 +291,10 @@ def _summary(
     strange: Sequence[ReplicaName],
     lasting: Sequence[Extent],
     owed: Sequence[Extent],
+    holes: Sequence[Extent],
     logs: Sequence[ReplicaLog],
     lineage: Lineage,
+    ledger: bool,
 ) -> str:
     if result is Result.MISMATCH:
         first = mismatches[0]
@@ -281,7 +311,11 @@ def _summary(
         )
         moved = f"; not judged, because it changed during the run: {', '.join(lineage.moved)}" if lineage.moved else ""
         return f"{where}{apart}{moved}"
-    why = (*unread, *unsure)[0].detail if unread or unsure else _why_not(strange, lasting, owed, logs, lineage)
+    why = (
+        (*unread, *unsure)[0].detail
+        if unread or unsure
+        else _why_not(strange, lasting, owed, logs, lineage, holes=holes, ledger=ledger)
+    )
     return f"not verified: {why}" + ("" if where is None else f"; {where}")
 
 
@@ -291,6 +325,9 @@ def _why_not(
     owed: Sequence[Extent],
     logs: Sequence[ReplicaLog],
     lineage: Lineage,
+    *,
+    holes: Sequence[Extent],
+    ledger: bool,
 ) -> str:
     if lasting:
         return (
@@ -298,9 +335,15 @@ def _why_not(
         )
     if owed:
         return f"the bytes from {owed[0].start} to {owed[0].end} were damaged, and were not read again: the time was up"
+    if holes:
+        return (
+            f"the ledger had nothing of the bytes from {holes[0].start} to {holes[0].end}, which differed or were "
+            "damaged when it was written, or they were not read now"
+        )
     if strange and len(lineage.zones) > 1:
         return f"{' and '.join(strange)} and {lineage.reference} have no history in common"
     if len(logs) < 2:
-        return f"{len(logs)} replica could be read; a comparison needs two"
+        but = ", and the ledger had nothing of it" if ledger and logs else ""
+        return f"{len(logs)} replica could be read; a comparison needs two{but}"
     moved = f"; during the run {', '.join(lineage.moved)} was rebuilt, emptied or deleted" if lineage.moved else ""
     return f"no two of {len(logs)} replicas have confirmed bytes in common{moved}"

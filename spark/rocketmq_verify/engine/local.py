@@ -60,6 +60,7 @@ class LocalScanner:
                         digests.setdefault(chunk, []).append(digest)
                 for chunk, there in digests.items():
                     tally.add(compare(chunk, there, lineage))
+                    tally.cells.add_chunk(work.plan, chunk, there)
         return tally, errors
 
     def structures(self, place: Place, work: Work) -> tuple[list[Structure], Errors]:

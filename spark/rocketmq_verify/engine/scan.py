@@ -14,6 +14,7 @@ from rocketmq_formats.soundness.places import Extent
 from rocketmq_formats.soundness.queues import QueueCheck
 from rocketmq_formats.soundness.structure import Structure
 from rocketmq_formats.store.epoch_file import EpochList
+from rocketmq_verify.domain.inquiry.cells import HALVES
 from rocketmq_verify.domain.inquiry.compare import Tally, compare
 from rocketmq_verify.domain.model import Chunk, ChunkDigest, ReplicaName
 from rocketmq_verify.domain.planning.chunks import Plan
@@ -27,8 +28,9 @@ from rocketmq_verify.sources.queues import QueueResult
 from rocketmq_verify.sources.work import Content, Place, Work
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import Column, DataFrame, Row, SparkSession
 
+_HALF: Final = 1 << 64
 _NOTHING: Final = Work(
     plan=Plan(pieces=(), borders=(), chunk_size=1 << 20, segment_size=1 << 30, full=False, new_bytes=0, old_bytes=0),
     zones=(),
@@ -68,7 +70,8 @@ def warm_up(spark: "SparkSession") -> None:
     """Run the comparison over no data: after it classes are loaded and workers forked."""
     cores = max(int(spark.sparkContext.defaultParallelism), 1)
     place = Place(ReplicaName("nothing"), "files:/")
-    for _ in _compared(frame(spark, (place,), Content.DIGESTS, _NOTHING, at_once=min(cores, 4))).toLocalIterator():
+    table = frame(spark, (place,), Content.DIGESTS, _NOTHING, at_once=min(cores, 4))
+    for _ in _compared(table, _NOTHING.plan).toLocalIterator():
         pass
 
 
@@ -79,21 +82,29 @@ def compare_digests(
     tally = Tally()
     errors: Errors = {}
     table = frame(spark, places, Content.DIGESTS, work, at_once=at_once)
-    for row in _compared(table).toLocalIterator():
+    for row in _compared(table, work.plan).toLocalIterator():
         if row["key"] is None:
             tally.chunks += row["chunks"]
             tally.bytes += row["bytes"]
             tally.read_bytes += row["read"]
+            for name in row["holders"] or ():
+                marks = (row["high"] % _HALF) << 64 | row["low"] % _HALF
+                tally.cells.add(row["cell"], ReplicaName(name), marks, row["length"])
         elif row["key"] == NOWHERE:
             errors |= {ReplicaName(copy["replica"]): copy["error"] for copy in row["copies"]}
         else:
             chunk = Chunk(row["key"], row["chunk"]["length"], row["chunk"]["epoch"])
-            tally.add(compare(chunk, _digests(chunk, row["copies"]), lineage))
+            copies = _digests(chunk, row["copies"])
+            tally.add(compare(chunk, copies, lineage))
+            tally.cells.add_chunk(work.plan, chunk, copies)
     return tally, errors
 
 
-def _compared(digests: "DataFrame") -> "DataFrame":
-    """One row for all chunks that are equal, with key null, and one for each other: its offset."""
+def _compared(digests: "DataFrame", plan: Plan) -> "DataFrame":
+    """One row for all chunks that are equal, with key null, and one for each other: its offset.
+
+    With a ledger, one row for those of each cell, and of those who have them: the same that `cells.CellSums` makes.
+    """
     by_chunk = digests.groupBy("offset", "length", "epoch").agg(
         F.count("digest").alias("there"),
         F.count(F.lit(1)).alias("asked"),
@@ -101,14 +112,30 @@ def _compared(digests: "DataFrame") -> "DataFrame":
         F.max("digest").alias("high"),
         F.collect_list(F.struct("replica", "digest", "error")).alias("copies"),
     )
+    cell: Column = F.lit(None).cast("long")
+    if plan.cell_size:
+        at = F.col("offset")
+        grid, file = at - at % plan.chunk_size, at - at % plan.segment_size
+        end = F.least(grid + plan.chunk_size, file + plan.segment_size)
+        whole = (at == F.greatest(grid, file)) & (at + F.col("length") == end)
+        cell = F.when(whole & (at >= 0), at - at % plan.cell_size)
+    holders = F.when(F.col("cell").isNotNull(), F.array_sort(F.transform("copies", lambda copy: copy["replica"])))
+    high, low = (F.xxhash64(F.lit(half).cast("long"), F.col("offset"), F.col("low")) for half in HALVES)
     differs = (F.col("there") != F.col("asked")) | (F.col("low") != F.col("high"))
-    keyed = by_chunk.withColumn("key", F.when(differs, F.col("offset")))
-    return keyed.groupBy("key").agg(
-        F.count(F.lit(1)).alias("chunks"),
-        F.sum(F.when(F.col("there") > 1, F.col("length")).otherwise(0)).alias("bytes"),
-        F.sum(F.col("length") * F.col("there")).alias("read"),
-        F.first(F.struct("length", "epoch")).alias("chunk"),
-        F.first("copies").alias("copies"),
+    keyed = by_chunk.withColumn("key", F.when(differs, F.col("offset"))).withColumn("cell", cell)
+    return (
+        keyed.withColumn("holders", holders)
+        .groupBy("key", "cell", "holders")
+        .agg(
+            F.count(F.lit(1)).alias("chunks"),
+            F.sum(F.when(F.col("there") > 1, F.col("length")).otherwise(0)).alias("bytes"),
+            F.sum(F.col("length") * F.col("there")).alias("read"),
+            F.first(F.struct("length", "epoch")).alias("chunk"),
+            F.first("copies").alias("copies"),
+            F.sum("length").alias("length"),
+            F.bit_xor(high).alias("high"),
+            F.bit_xor(low).alias("low"),
+        )
     )
 
 

@@ -22,6 +22,10 @@ class HistoryError(Exception):
     `__cause__`."""
 
 
+class UnreadLedgerError(HistoryError):
+    """There is a ledger, and it cannot be read now: another one must not take its place."""
+
+
 class Folder(Protocol):
     """Files by a folder under the root, `/` between its parts, and a name. Everything raises `HistoryError`."""
 

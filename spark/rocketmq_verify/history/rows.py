@@ -14,8 +14,11 @@ from pyarrow import parquet as pq
 
 from rocketmq_formats.soundness.places import Extent
 from rocketmq_formats.store.epoch_file import MAX_ENTRIES, EpochList, EpochOrderError
+from rocketmq_settings.verify import LARGEST_CHUNK_SIZE, SMALLEST_CHUNK_SIZE
 from rocketmq_verify.alignment import Span
 from rocketmq_verify.domain.findings import State
+from rocketmq_verify.domain.inquiry.cells import DIGEST_BYTES
+from rocketmq_verify.domain.inquiry.ledger import MOST_CELLS, Cell, Ledger
 from rocketmq_verify.domain.inquiry.watermarks import MOST_SUSPECTS, Watermark, Watermarks
 from rocketmq_verify.domain.model import ReplicaName
 from rocketmq_verify.domain.planning.ages import MOST_AGES, Aged
@@ -26,6 +29,8 @@ LONGEST_FILE: Final = 32 << 20
 LONGEST_ROWS: Final = 256 << 20
 """Bytes of its rows when unpacked."""
 MOST_ROWS: Final = 200_000
+LARGEST_CELL_SIZE: Final = 1 << 40
+"""Of a ledger."""
 
 
 class FileError(Exception):
@@ -127,6 +132,80 @@ class SpanRow(msgspec.Struct, frozen=True, kw_only=True):
         return Span(ReplicaName(self.replica), self.start, self.end, self.state)
 
 
+class _Cell(msgspec.Struct, frozen=True):
+    start: Offset
+    digest: Annotated[str, msgspec.Meta(pattern=f"^[0-9a-f]{{{2 * DIGEST_BYTES}}}$")]
+    """In hex."""
+    first_epoch: int
+    last_epoch: int
+    first_ms: Count
+    last_ms: Count
+    copies: Annotated[int, msgspec.Meta(ge=1, le=MOST_REPLICAS)]
+
+
+class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The one row of a file of `ledger`."""
+
+    cluster: Name
+    broker_name: Name
+    run_id: Name
+    saved_ms: Count
+    chunk_size: Annotated[int, msgspec.Meta(ge=SMALLEST_CHUNK_SIZE, le=LARGEST_CHUNK_SIZE)]
+    cell_size: Annotated[int, msgspec.Meta(ge=SMALLEST_CHUNK_SIZE, le=LARGEST_CELL_SIZE)]
+    segment_size: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+    cells: Annotated[tuple[_Cell, ...], msgspec.Meta(max_length=MOST_CELLS)]
+
+    def ledger(self) -> Ledger:
+        """Raises `FileError`: it contradicts itself."""
+        if self.chunk_size & (self.chunk_size - 1) or self.cell_size % self.chunk_size:
+            raise FileError(f"cells of {self.cell_size} bytes with chunks of {self.chunk_size}")
+        _check_order("cells", [Extent(cell.start, cell.start + self.cell_size) for cell in self.cells])
+        if any(cell.start % self.cell_size or cell.first_ms > cell.last_ms for cell in self.cells):
+            raise FileError("cells that are not on their grid, or were confirmed before they were read")
+        return Ledger(
+            chunk_size=self.chunk_size,
+            cell_size=self.cell_size,
+            segment_size=self.segment_size,
+            cells=tuple(
+                Cell(
+                    cell.start,
+                    bytes.fromhex(cell.digest),
+                    cell.first_epoch,
+                    cell.last_epoch,
+                    cell.first_ms,
+                    cell.last_ms,
+                    cell.copies,
+                )
+                for cell in self.cells
+            ),
+        )
+
+
+def ledger_row(group: Group, run_id: str, saved_ms: int, ledger: Ledger) -> LedgerRow:
+    """The row of a run's ledger."""
+    return LedgerRow(
+        cluster=group.cluster,
+        broker_name=group.broker_name,
+        run_id=run_id,
+        saved_ms=saved_ms,
+        chunk_size=ledger.chunk_size,
+        cell_size=ledger.cell_size,
+        segment_size=ledger.segment_size,
+        cells=tuple(
+            _Cell(
+                cell.start,
+                cell.digest.hex(),
+                cell.first_epoch,
+                cell.last_epoch,
+                cell.first_ms,
+                cell.last_ms,
+                cell.copies,
+            )
+            for cell in ledger.cells
+        ),
+    )
+
+
 def marks_row(group: Group, run_id: str, saved_ms: int, base: str, marks: Watermarks) -> MarksRow:
     """The row of a run's watermarks."""
     return MarksRow(
@@ -169,7 +248,7 @@ def span_rows(group: Group, run_id: str, saved_ms: int, spans: Iterable[Span]) -
     ]
 
 
-Row = TypeVar("Row", RunSummary, MarksRow, SpanRow)
+Row = TypeVar("Row", RunSummary, MarksRow, SpanRow, LedgerRow)
 
 _TEXT, _INT, _BOOL, _FLOAT = pa.string(), pa.int64(), pa.bool_(), pa.float64()
 
@@ -209,10 +288,20 @@ _MARKS: Final = _HEAD | {
     "suspects": pa.list_(pa.struct(_fields({"start": _INT, "end": _INT}))),
 }
 _SPANS: Final = _HEAD | {"replica": _TEXT, "start": _INT, "end": _INT, "state": _TEXT}
+_LEDGER: Final = (
+    _HEAD
+    | dict.fromkeys(("chunk_size", "cell_size", "segment_size"), _INT)
+    | {
+        "cells": pa.list_(
+            pa.struct(_fields({name: _TEXT if name == "digest" else _INT for name in _Cell.__struct_fields__}))
+        )
+    }
+)
 _SCHEMAS: Final = {
     RunSummary: pa.schema(_fields(_RUN)),
     MarksRow: pa.schema(_fields(_MARKS)),
     SpanRow: pa.schema(_fields(_SPANS)),
+    LedgerRow: pa.schema(_fields(_LEDGER)),
 }
 
 
@@ -234,8 +323,8 @@ def encode(rows: Sequence[Row], kind: type[Row]) -> bytes:
     return out.getvalue().to_pybytes()
 
 
-def decode(data: bytes, kind: type[Row], group: Group) -> list[Row]:
-    """The rows of a file; at least one.
+def decode(data: bytes, kind: type[Row], group: Group | None) -> list[Row]:
+    """The rows of a file; at least one. `group`: None: of any group.
 
     Raises:
         FileError: torn, too long, another table, an impossible row, or another group's.
@@ -258,6 +347,6 @@ def decode(data: bytes, kind: type[Row], group: Group) -> list[Row]:
     except (OSError, UnicodeError, pa.ArrowException, msgspec.ValidationError) as error:
         raise FileError(str(error).partition("\n")[0][:300]) from error
     for row in rows:
-        if (row.cluster, row.broker_name) != (group.cluster, group.broker_name):
+        if group is not None and (row.cluster, row.broker_name) != (group.cluster, group.broker_name):
             raise FileError(f"of another group: {row.cluster[:100]!r} {row.broker_name[:100]!r}")
     return rows

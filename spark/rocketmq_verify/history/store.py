@@ -3,6 +3,7 @@
     PATH/<cluster>/<broker name>/runs/        a row per run: result, offsets, figures, ends of all replicas, the verdict
                                  ranges/      the state of each range of each replica (`alignment.Span`)
                                  watermarks/  what need not be read again (`domain.watermarks`)
+                                 ledger/      what the log was (`domain.inquiry.ledger`)
 
 Files are named `<time of saving in ms>-<run id>.parquet`, written whole, and never changed. The newest watermarks that
 can be read count. Two runs at the same time are safe: suspects of one that the other could not see are added when they
@@ -10,7 +11,7 @@ are loaded, so that no difference is lost. Watermarks are written after each leg
 compared since then that died is read again. A file that is torn or foreign is skipped, with one line in the log.
 
 Kept: `keep_runs` runs, of which all except the newest are merged into one file from time to time; the ranges and the
-watermarks of the newest few.
+watermarks of the newest few; the newest ledger and the one before.
 """
 
 import re
@@ -23,19 +24,22 @@ import structlog
 
 from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify.alignment import Span
+from rocketmq_verify.domain.inquiry.ledger import Ledger
 from rocketmq_verify.domain.inquiry.watermarks import MOST_SUSPECTS, Watermarks
 from rocketmq_verify.domain.planning.chunks import merged
 from rocketmq_verify.domain.verdict import Verdict
-from rocketmq_verify.history.folders import Folder, HistoryError, path_part
+from rocketmq_verify.history.folders import Folder, HistoryError, UnreadLedgerError, path_part
 from rocketmq_verify.history.open_folder import open_folder
 from rocketmq_verify.history.rows import (
     LONGEST_FILE,
     FileError,
+    LedgerRow,
     MarksRow,
     Row,
     SpanRow,
     decode,
     encode,
+    ledger_row,
     marks_row,
     span_rows,
 )
@@ -44,9 +48,11 @@ from rocketmq_verify.history.runs import Figures, Group, RunSummary, summary
 RUNS: Final = "runs"
 RANGES: Final = "ranges"
 WATERMARKS: Final = "watermarks"
+LEDGER: Final = "ledger"
 KEEP_RUNS: Final = 1000
 KEEP_FEW: Final = 32
 """Files of ranges and of watermarks."""
+KEEP_LEDGERS: Final = 2
 MERGE_AT: Final = 128
 """Files of runs; then all but `KEEP_SINGLE` become one."""
 KEEP_SINGLE: Final = 32
@@ -182,6 +188,39 @@ class HistoryStore:
         """
         self._save_watermarks(group, run_id, self._next_ms(group), watermarks)
 
+    def load_ledger(self, group: Group) -> tuple[Ledger | None, str]:
+        """The newest ledger that can be trusted, and what to tell about those that cannot; None: no such one.
+
+        Raises:
+            UnreadLedgerError: it cannot be read now.
+            HistoryError: the folder cannot be read.
+        """
+        folder, bad = _folder(group, LEDGER), list[str]()
+        for name in reversed(self._names(folder)):
+            try:
+                data = self._folder.read(folder, name, LONGEST_FILE)
+            except HistoryError as error:
+                raise UnreadLedgerError(f"the ledger cannot be read now and is not used: {error}") from error
+            try:
+                row = next(iter(decode(data, LedgerRow, group)))
+                return row.ledger(), "; ".join(bad)
+            except FileError as error:
+                _skipped(folder, name, str(error))
+                bad.append(f"{folder}/{name} is damaged and not used: {error}")
+        return None, "; ".join(bad)
+
+    def save_ledger(self, group: Group, run_id: str, ledger: Ledger) -> None:
+        """Keep the ledger, durably.
+
+        Raises:
+            HistoryError: it is not kept.
+        """
+        folder, saved_ms = _folder(group, LEDGER), self._next_ms(group)
+        row = ledger_row(group, run_id, saved_ms, ledger)
+        self._folder.write(folder, f"{saved_ms:015d}-{run_id}.parquet", encode([row], LedgerRow))
+        for name in self._names(folder)[:-KEEP_LEDGERS]:
+            self._folder.remove(folder, name)
+
     def _save_watermarks(self, group: Group, run_id: str, saved_ms: int, watermarks: Watermarks) -> str:
         """A run's progress has the base that the run began with: other runs since then count when it is loaded."""
         folder = _folder(group, WATERMARKS)
@@ -195,7 +234,7 @@ class HistoryStore:
 
     def _next_ms(self, group: Group) -> int:
         """After every other even if this machine's clock is late: the newest name has to be the newest file."""
-        names = [self._names(_folder(group, kind)) for kind in (RUNS, RANGES, WATERMARKS)]
+        names = [self._names(_folder(group, kind)) for kind in (RUNS, RANGES, WATERMARKS, LEDGER)]
         latest = max((int(own[-1][:15]) for own in names if own), default=0)
         return min(max(self._now_ms(), latest + 1, 0), _LAST_MS)
 

@@ -6,9 +6,10 @@ from typing import Final
 from rocketmq_verify.domain.findings import Severity
 from rocketmq_verify.domain.repair import Repair
 from rocketmq_verify.domain.reports import FindingReport, RecordReport
+from rocketmq_verify.domain.times import when
 from rocketmq_verify.domain.verdict import Verdict
 from rocketmq_verify.report.hex_view import hex_view
-from rocketmq_verify.report.markup import Html, counted, el, table, when
+from rocketmq_verify.report.markup import Html, counted, el, table
 from rocketmq_verify.report.pictures import size
 from rocketmq_verify.run import Checked
 

@@ -14,10 +14,11 @@ from rocketmq_runtime.version import __version__
 from rocketmq_verify.alignment import Map, Span, chart, totals
 from rocketmq_verify.domain.findings import Kind, Severity, State
 from rocketmq_verify.domain.repair import Repair
+from rocketmq_verify.domain.times import when
 from rocketmq_verify.domain.verdict import Result, Verdict
 from rocketmq_verify.history.runs import Figures, RunSummary
 from rocketmq_verify.report.findings import checks_section, findings_section, repair_section
-from rocketmq_verify.report.markup import Html, counted, el, join, table, when
+from rocketmq_verify.report.markup import Html, counted, el, join, table
 from rocketmq_verify.report.pictures import alignment_map, lag_chart, seconds, size, swatch, throughput_chart
 from rocketmq_verify.run import Checked, Run
 

@@ -62,6 +62,7 @@ def encode(run: Run, *, plan: bool) -> bytes:
     whole["notLookedAt"] = left_out(run)
     whole["lastFullMs"] = run.last_full_ms
     whole["oldestRead"] = None if run.oldest is None else OldestReport(run.oldest.since_ms, run.oldest.start)
+    whole["ledger"] = run.ledger
     whole["travelledBytes"] = run.figures.travelled_bytes
     whole["startedMs"] = run.figures.started_ms
     whole["seconds"] = run.timings

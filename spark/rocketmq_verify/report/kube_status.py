@@ -8,7 +8,6 @@ of its own, only this one field, with the rights of the job's ServiceAccount.
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
@@ -16,6 +15,7 @@ import structlog
 
 from rocketmq_verify.domain.findings import Severity
 from rocketmq_verify.domain.planning.ages import Aged
+from rocketmq_verify.domain.times import rfc3339
 from rocketmq_verify.domain.verdict import Result, Verdict
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def failure(message: str, *, full: bool) -> Outcome:
 def status_of(outcome: Outcome, *, ended: float, seconds: float, job: str) -> dict[str, object]:
     """status.verification: `ended` in seconds since 1970. Unknown values are removed. The time of the last full
     run stays unless this run was one, and so does that of the oldest read: its age grows while runs fail."""
-    when = _rfc3339(ended)
+    when = rfc3339(ended)
     status: dict[str, object] = {
         "lastTime": when,
         "result": outcome.result,
@@ -123,7 +123,7 @@ def status_of(outcome: Outcome, *, ended: float, seconds: float, job: str) -> di
     if outcome.full and outcome.result != "Failed":
         status["lastFullTime"] = when
     if outcome.oldest is not None:
-        status["oldestReadTime"] = _rfc3339(outcome.oldest.since_ms / 1000)
+        status["oldestReadTime"] = rfc3339(outcome.oldest.since_ms / 1000)
         status["oldestReadOffset"] = outcome.oldest.start
     return status
 
@@ -133,7 +133,7 @@ def event_of(group: Mapping[str, object], outcome: Outcome, *, ended: float, ins
     metadata = group.get("metadata")
     assert isinstance(metadata, Mapping), "the API server sends metadata with every object"
     name, namespace = str(metadata.get("name")), str(metadata.get("namespace"))
-    when, reason = _rfc3339(ended), _REASONS[outcome.result]
+    when, reason = rfc3339(ended), _REASONS[outcome.result]
     return {
         "apiVersion": "v1",
         "kind": "Event",
@@ -268,7 +268,3 @@ def _call_with_retries(
 
 def _short(text: str) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
-
-
-def _rfc3339(moment: float) -> str:
-    return datetime.fromtimestamp(int(moment), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,6 +1,6 @@
 """What a run did not look at: "aligned" says nothing about it. For all reports."""
 
-from rocketmq_verify.report.markup import when
+from rocketmq_verify.domain.times import when
 from rocketmq_verify.run import Run
 from rocketmq_verify.sizes import format_bytes
 

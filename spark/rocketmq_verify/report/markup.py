@@ -7,7 +7,6 @@ and lone surrogates appear as escapes, and a text is cut at a length.
 import html
 import unicodedata
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
 LONGEST_TEXT: Final = 2000
@@ -89,11 +88,3 @@ def _escaped(char: str) -> str:
 def counted(count: int, one: str, many: str = "") -> str:
     """`1 finding`, `2 findings`; `many` where it is not `one` with an s."""
     return f"{count} {one if count == 1 else many or one + 's'}"
-
-
-def when(ms: int) -> str:
-    """A time of a record or a run; a damaged record may have any."""
-    try:
-        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (OverflowError, ValueError, OSError):
-        return f"{ms} ms since 1970"

@@ -5,10 +5,11 @@ from typing import Final
 
 from rocketmq_verify.domain.repair import NOTHING_TO_DO
 from rocketmq_verify.domain.reports import FindingReport
+from rocketmq_verify.domain.times import when
 from rocketmq_verify.domain.verdict import ReplicaReport
 from rocketmq_verify.report.left_out import left_out
-from rocketmq_verify.report.markup import visible, when
-from rocketmq_verify.run import Run
+from rocketmq_verify.report.markup import visible
+from rocketmq_verify.run import LedgerReport, Run
 from rocketmq_verify.sizes import format_bytes
 
 _HEX_LINE: Final = 16
@@ -86,10 +87,21 @@ def _work(run: Run) -> Iterator[str]:
     if run.oldest is not None:
         since, offset = when(run.oldest.since_ms), run.oldest.start
         yield f"Every byte that was compared was read since {since}; the oldest is at offset {offset}."
+    if run.ledger is not None:
+        yield _ledger(run.ledger)
     if unseen := left_out(run):
         yield f"Not looked at: {'; '.join(unseen)}."
     spark = f"{seconds.session:.1f} s of them until Spark was ready" if seconds.session else "without Spark"
     yield f"{seconds.total:.1f} s in all, {spark}."
+
+
+def _ledger(found: LedgerReport) -> str:
+    since = "" if found.oldest_ms is None else f", the oldest as at {when(found.oldest_ms)}"
+    done = [f"{found.confirmed} are what they were{since}"] if found.confirmed else []
+    done += [f"{found.changed} are not"] if found.changed else []
+    done += [f"{found.entered} are new"] if found.entered else []
+    size = format_bytes(found.cell_size)
+    return "; ".join([f"Ledger: {found.cells} cells of {size}", *done, *found.notes]) + "."
 
 
 def _finding(finding: FindingReport) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -89,15 +90,16 @@ def test_a_time_that_lies_ahead_is_not_believed() -> None:
     pauses=st.lists(st.integers(1, 40), min_size=1, max_size=60),
     first=st.integers(1, 3_000_000),
     growth=st.integers(0, 200_000),
+    cell=st.sampled_from([0, 64 * CHUNK]),
 )
-def test_every_byte_is_read_again_in_time(pauses: list[int], first: int, growth: int) -> None:
+def test_every_byte_is_read_again_in_time(pauses: list[int], first: int, growth: int, cell: int) -> None:
     """Also when runs come at irregular times, as long as one pause is at most twice the one before it."""
     now, ran, end, pause = WEEK, None, first, 1
     ages: tuple[Aged, ...] = ()
     for wanted in pauses * 4:
         pause = min(wanted, 2 * pause)
         now += pause * HOUR
-        read = again(ages, now_ms=now, ran_ms=ran, promise_ms=WEEK, chunk_size=CHUNK)
+        read = again(ages, now_ms=now, ran_ms=ran, promise_ms=WEEK, chunk_size=CHUNK, cell_size=cell)
         new = Extent(max((age.end for age in ages), default=0), end)
         ages = renewed(ages, (), [*read, new] if new.length else read, now)
         assert overdue(ages, now_ms=now, promise_ms=WEEK) == ()
@@ -108,20 +110,22 @@ def test_every_byte_is_read_again_in_time(pauses: list[int], first: int, growth:
         ran, end = now, end + growth
 
 
-def test_the_work_is_spread_over_the_runs() -> None:
+@pytest.mark.parametrize(("cell", "oldest_part"), [(0, 0.55), (64 << 20, 0.65)])
+def test_the_work_is_spread_over_the_runs(cell: int, oldest_part: float) -> None:
+    """Also where a cell of the ledger is more than the part of one run."""
     size = 1 << 30
     now, ran, most = WEEK, None, 0
     ages = renewed((), (), [Extent(0, size)], now)
     ran = now
     for _ in range(24 * 30):
         now += HOUR
-        read = again(ages, now_ms=now, ran_ms=ran, promise_ms=WEEK, chunk_size=1 << 20)
+        read = again(ages, now_ms=now, ran_ms=ran, promise_ms=WEEK, chunk_size=1 << 20, cell_size=cell)
         most = max(most, sum(extent.length for extent in read))
         ages, ran = renewed(ages, (), read, now), now
-    assert most <= size * 2 // (7 * 24) + (1 << 20)
+    assert most <= max(size * 2 // (7 * 24) + (1 << 20), cell)
     held = oldest(ages)
     assert held is not None
-    assert now - held.since_ms < 0.55 * WEEK
+    assert now - held.since_ms < oldest_part * WEEK
 
 
 def test_a_small_log_is_read_as_a_whole_before_it_is_too_old() -> None:

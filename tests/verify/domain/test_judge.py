@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocketmq_formats.store.record_crc import reserve_record_crc, seal_record
-from rocketmq_verify.domain.inquiry.judge import judge
+from rocketmq_verify.domain.inquiry.judge import by_the_ledger, judge
 from rocketmq_verify.domain.model import ReplicaName
 from tests.records import make_blank, make_record
 
@@ -106,3 +106,36 @@ def test_the_context_is_64_bytes_around_the_first_difference() -> None:
 def test_a_record_that_continues_beyond_the_confirm_offset() -> None:
     found = judge({A: GOOD[:60], B: flipped(GOOD, 20)[:60], C: GOOD}, AT, len(GOOD), 60)
     assert [copy.right for copy in found] == [True, False, True]
+
+
+def test_what_an_earlier_run_read_is_right_against_a_majority() -> None:
+    other = record(properties=b"KEYS\x01x\x02")
+    contents = {A: other, B: other, C: GOOD}
+    copies = judge(contents, AT, len(GOOD), len(GOOD), as_before=frozenset({C}))
+    assert [(copy.right, copy.reason) for copy in copies] == [
+        (False, "body CRC right, not as an earlier run read it"),
+        (False, "body CRC right, not as an earlier run read it"),
+        (True, "body CRC right, as an earlier run read it"),
+    ]
+    broken = [flipped(one, 100) for one in (other, GOOD)]
+    copies = judge({A: broken[0], B: broken[1]}, AT, len(GOOD), len(GOOD), as_before=frozenset({B}))
+    assert [copy.right for copy in copies] == [False, True]
+
+
+def test_an_earlier_run_may_have_read_what_was_damaged() -> None:
+    """All replicas had it so; then two were mended."""
+    contents = {A: GOOD, B: GOOD, C: flipped(GOOD, 100)}
+    copies = judge(contents, AT, len(GOOD), len(GOOD), as_before=frozenset({C}))
+    assert [copy.right for copy in copies] == [True, True, False]
+    sealed = seal_record(record(properties=reserve_record_crc(b"KEYS\x01k\x02")))
+    contents = {A: sealed, B: flipped(sealed, 20)}
+    copies = judge(contents, AT, len(sealed), len(sealed), as_before=frozenset({B}))
+    assert [copy.right for copy in copies] == [True, False]
+
+
+def test_a_ledger_that_knows_two_copies_decides_nothing() -> None:
+    contents = {A: GOOD, B: record(properties=b"KEYS\x01x\x02")}
+    for known in ({A, B}, set[ReplicaName]()):
+        assert by_the_ledger(contents, AT, len(GOOD), len(GOOD), as_before=known) is None
+    copies = judge(contents, AT, len(GOOD), len(GOOD), as_before=frozenset({A, B}))
+    assert [copy.right for copy in copies] == [None, None]

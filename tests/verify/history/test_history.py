@@ -12,13 +12,23 @@ from structlog.testing import capture_logs
 
 from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify.alignment import spans
+from rocketmq_verify.domain.inquiry.ledger import Cell, Ledger
 from rocketmq_verify.domain.inquiry.watermarks import Watermarks
 from rocketmq_verify.domain.planning.ages import Aged
 from rocketmq_verify.history import store as history
 from rocketmq_verify.history.arrow import ArrowFolder
 from rocketmq_verify.history.folders import HistoryError, LocalFolder, path_part
 from rocketmq_verify.history.open_folder import open_folder
-from rocketmq_verify.history.rows import FileError, MarksRow, SpanRow, decode, encode, marks_row
+from rocketmq_verify.history.rows import (
+    FileError,
+    LedgerRow,
+    MarksRow,
+    SpanRow,
+    decode,
+    encode,
+    ledger_row,
+    marks_row,
+)
 from rocketmq_verify.history.runs import Group, RunSummary, new_run_id
 from rocketmq_verify.history.store import HistoryStore
 from tests.verify.report.report_kit import GROUP, NOW, SEGMENT, figures, flipped, marks, plan, verdict
@@ -211,9 +221,48 @@ def test_a_flipped_byte_gives_the_same_rows_or_an_error(place: int, flip: int) -
     assert found == rows
 
 
+LEDGER = Ledger(
+    chunk_size=1 << 20,
+    cell_size=64 << 20,
+    segment_size=1 << 30,
+    cells=tuple(Cell(number * (64 << 20), bytes([number]) * 16, 1, 2, NOW, NOW + number, 3) for number in (0, 1, 7)),
+)
+
+
+def test_a_ledger_comes_back(tmp_path: Path) -> None:
+    of = store(tmp_path)
+    assert of.load_ledger(GROUP) == (None, "")
+    for run in "abc":
+        of.save_ledger(GROUP, run, LEDGER)
+    assert store(tmp_path).load_ledger(GROUP) == (LEDGER, "")
+    assert [file.name[16:17] for file in files(tmp_path, "ledger")] == ["b", "c"]
+    assert of.load_ledger(Group("DefaultCluster", "broker-b")) == (None, "")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"chunk_size": 3 << 20},
+        {"cell_size": 65 << 19},
+        {"chunk_size": 128 << 20, "cell_size": 128 << 20},
+        {"segment_size": 0},
+        {"cells": LEDGER.cells[::-1]},
+        {"cells": LEDGER.cells[:1] * 2},
+        {"cells": (msgspec.structs.replace(LEDGER.cells[0], start=1 << 20),)},
+        {"cells": (msgspec.structs.replace(LEDGER.cells[0], digest=b"short"),)},
+        {"cells": (msgspec.structs.replace(LEDGER.cells[0], last_ms=NOW - 1),)},
+        {"cells": (msgspec.structs.replace(LEDGER.cells[0], copies=0),)},
+    ],
+)
+def test_a_ledger_that_contradicts_itself_is_refused(wrong: dict[str, object]) -> None:
+    data = encode([ledger_row(GROUP, "r", NOW, msgspec.structs.replace(LEDGER, **wrong))], LedgerRow)
+    with pytest.raises(FileError):
+        decode(data, LedgerRow, GROUP)[0].ledger()
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_give_an_error(data: bytes) -> None:
-    for kind in (RunSummary, MarksRow, SpanRow):
+    for kind in (RunSummary, MarksRow, SpanRow, LedgerRow):
         with pytest.raises(FileError):
             decode(data, kind, GROUP)
 

@@ -9,10 +9,10 @@ from rocketmq_formats.soundness.places import Extent
 from rocketmq_formats.soundness.structure import Structure
 from rocketmq_verify.domain.planning.ages import Aged
 from rocketmq_verify.domain.repair import repairs
+from rocketmq_verify.domain.times import when
 from rocketmq_verify.history.runs import Group
 from rocketmq_verify.report import json_report, text_report
 from rocketmq_verify.report.left_out import left_out
-from rocketmq_verify.report.markup import when
 from rocketmq_verify.run import Checked, QueueSummary, Run, Timings
 from tests.verify.report.report_kit import NOW, SEGMENT, A, B, C, figures, flipped, plan, verdict
 

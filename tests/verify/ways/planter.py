@@ -1,8 +1,9 @@
 """Damages stores at random, from a seed, with code of its own: nothing here writes or parses with the product's.
 
 A case is a group of 1 to 5 whole replicas, in epochs, some with expired files, and at most one kind of damage. The
-planter knows what it changed from the bytes that it wrote, and so what a verification has to say. `python -m
-tests.verify.ways.planter COUNT SEED` runs many.
+planter knows what it changed from the bytes that it wrote, and so what a verification has to say. In `run_later` the
+damage comes after a first run, alike in one, some or all replicas: the ledger has to tell. `python -m
+tests.verify.ways.planter COUNT SEED` runs many of both.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from typing import NamedTuple
 from zlib import crc32
 
 from rocketmq_commitlog import queue_files
+from rocketmq_verify.domain.findings import Severity
 from rocketmq_verify.sources.work import Place
 from tests.verify.history.stores import save_all
-from tests.verify.planted.faults import SEGMENT, Group, Message
+from tests.verify.planted.faults import CHUNK, SEGMENT, Group, Message
 from tests.verify.ways.ways_kit import MOST, Outcome, Sidecars, sidecars, verify
 
 UNIT = 20
@@ -177,6 +179,51 @@ def _overwrite(folder: Path, size: int, at: int, data: bytes | None) -> None:
     file.write_bytes(whole)
 
 
+def run_later(seed: int, doors: Sidecars | None) -> str | None:
+    """A run over a sound group, then damage that is alike in some replicas, and another run: what is wrong with it."""
+    root = Path(tempfile.mkdtemp(prefix="planted-"))
+    try:
+        return _later(seed, root, doors)
+    except Exception as error:
+        raise AssertionError(f"seed {seed}, later") from error
+    finally:
+        shutil.rmtree(root)
+
+
+def _later(seed: int, root: Path, doors: Sidecars | None) -> str | None:
+    chance = Random(seed)
+    group = _group(chance)
+    places = save_all(group, root)
+    served = places if doors is None else doors.of(places)
+    names = [replica.name for replica in group.replicas]
+    guilty = set(chance.sample(names, chance.randint(0, len(names))))
+    kind = chance.choice(sorted(kind for kind in BYTES if kind not in {"zeros", "noise"}))
+    # in a cell that every replica has, and that is confirmed in all of them
+    first = max(group[name].min for name in names)
+    last = min(group[name].confirm for name in names) // CHUNK * CHUNK
+    candidates = [one for one in group.messages if first <= one.offset and one.end <= last]
+    text = f"seed {seed}, later: {len(names)} replicas, {kind} in {','.join(sorted(guilty))}"
+    before = verify(served, root / "ledger")
+    if before.verdict.exit_code == 1:
+        return f"{text}: a false alarm at first: {before.findings}"
+    message = chance.choice(candidates) if candidates else None
+    for name in sorted(guilty) if message else ():
+        _damage(root / name, kind, message, Random(seed))
+    found = verify(served, root / "ledger")
+    if message is None or not guilty:
+        wrong = found.verdict.exit_code == 1 or [one.kind for one in found.findings] != [
+            one.kind for one in before.findings
+        ]
+        return f"{text}: a false alarm: {found.findings}" if wrong else None
+    told = {name for one in found.findings for name in one.replicas if one.severity is Severity.MISMATCH}
+    copies = [copy for one in found.findings for copy in one.copies if copy.right is not None]
+    if found.verdict.exit_code != 1 or not guilty <= told:
+        return f"{text} at {message.offset}: {found.verdict.summary}, {told} were told"
+    if not all(copy.right == (copy.replica not in guilty) for copy in copies):
+        return f"{text} at {message.offset}: a wrong copy is called right: {found.findings}"
+    return None
+
+
 def judge(case: Case, found: Outcome) -> str | None:
     """What is wrong with the verdict; None: nothing."""
     told = {str(name) for finding in found.findings for name in finding.replicas}
@@ -217,10 +264,11 @@ def main() -> int:
     bad = 0
     with sidecars() if options.sidecars else nullcontext() as doors:
         for seed in range(options.seed, options.seed + options.count):
-            if (why := run(seed, doors)) is not None:
-                bad += 1
-                print(why, flush=True)
-    print(f"{options.count} cases from seed {options.seed}: {bad} wrong")
+            for one in (run, run_later):
+                if (why := one(seed, doors)) is not None:
+                    bad += 1
+                    print(why, flush=True)
+    print(f"{options.count} cases of each kind from seed {options.seed}: {bad} wrong")
     return 1 if bad else 0
 
 

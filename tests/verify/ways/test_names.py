@@ -78,7 +78,7 @@ def test_a_tail_that_all_lost_begins_behind_a_message_that_is_left(tmp_path: Pat
     finding, left = only(found, Kind.LOST_CONFIRMED), group.messages[-5]
     assert finding.record is None, "the message that is named is not lost"
     assert f"the last message before them is message {left.queue_offset} of queue 3 of Orders" in finding.detail
-    assert f"at {left.offset}, stored 1970-01-01T00:00:" in finding.detail
+    assert f"at {left.offset}, stored 1970-01-01 00:00:" in finding.detail
     assert finding.detail in outcome_of(found.verdict).details
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocketmq_commitlog import queue_files
-from tests.verify.ways.planter import plant, run
+from tests.verify.ways.planter import plant, run, run_later
 from tests.verify.ways.ways_kit import sidecars
 
 CASES = 300
@@ -27,10 +27,17 @@ def test_files(seed: int, part: int) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(CASES // A_TEST))
+def test_files_after_a_first_run(seed: int, part: int) -> None:
+    wrong = [why for number in range(A_TEST) if (why := run_later(seed + part * A_TEST + number, None))]
+    assert not wrong, "\n".join(wrong)
+
+
 @pytest.mark.processes
 def test_through_sidecars(seed: int) -> None:
     with sidecars() as doors:
-        wrong = [why for number in range(A_TEST) if (why := run(seed + number, doors))]
+        wrong = [why for number in range(A_TEST) for one in (run, run_later) if (why := one(seed + number, doors))]
     assert not wrong, "\n".join(wrong)
 
 

@@ -107,13 +107,15 @@ class Outcome(NamedTuple):
         return [(one.kind, one.replicas, one.extent, one.record) for one in self.findings]
 
 
-def verify(places: Sequence[Place]) -> Outcome:
-    """One run in this process."""
+def verify(places: Sequence[Place], ledger: Path | None = None) -> Outcome:
+    """One run in this process; with a ledger, whose cells are chunks."""
     request = Request(
         group=HistoryGroup("C", "a"),
         places=tuple(places),
         options=SourceOptions(patience=10.0),
         chunk_size=CHUNK,
+        cell_size=CHUNK,
+        ledger_path="" if ledger is None else str(ledger),
         engine=EngineKind.LOCAL,
     )
     engine = Engine(SessionOptions())

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from rocketmq_formats.soundness.places import Extent
+from rocketmq_verify.domain.inquiry.cells import CellSums
 from rocketmq_verify.domain.model import Chunk, ChunkDigest, ReplicaName
 from rocketmq_verify.domain.planning.lineage import Lineage
 
@@ -111,6 +112,8 @@ class Tally:
         """The same, for bytes that the replica's disk does not return."""
         self.why: dict[ReplicaName, str] = {}
         """The first reason for that."""
+        self.cells = CellSums()
+        """Of the ledger, where there is one."""
 
     def add(self, result: ChunkResult) -> None:
         """One more chunk, in any order."""
@@ -141,6 +144,7 @@ class Tally:
                 for extent in extents:
                     self._lacks(mine, replica, extent)
         self.why = other.why | self.why
+        self.cells.merge(other.cells)
 
     def results(self) -> tuple[ChunkResult, ...]:
         """All differing chunks that were kept, ascending."""

@@ -22,12 +22,11 @@ from rocketmq_formats.soundness.records import RecordKind
 from rocketmq_verify.domain.findings import Finding, Kind
 from rocketmq_verify.domain.inquiry.compare import ChunkResult, Groups, Rest, Tally, grouped
 from rocketmq_verify.domain.inquiry.ends import damage_at, early_ends
-from rocketmq_verify.domain.inquiry.judge import is_counted, judge
-from rocketmq_verify.domain.inquiry.names import message
+from rocketmq_verify.domain.inquiry.judge import by_the_ledger, is_counted, judge
 from rocketmq_verify.domain.inquiry.narrow import Requests, Suspect, first_difference, narrow
 from rocketmq_verify.domain.inquiry.tables import wrong_tables
 from rocketmq_verify.domain.inquiry.tails import find_tails
-from rocketmq_verify.domain.inquiry.windows import Found, agreed, contents_of, locate, names_by
+from rocketmq_verify.domain.inquiry.windows import Found, agreed, contents_of, locate, message, names_by
 from rocketmq_verify.domain.model import ReadRequest, ReplicaName
 from rocketmq_verify.domain.planning.chunks import common, without
 from rocketmq_verify.domain.planning.lineage import Lineage
@@ -46,8 +45,14 @@ READS: Final = 6
 _BLANK_HEAD: Final = 8
 
 
-def inquire(lineage: Lineage, tally: Tally) -> Requests[tuple[Finding, ...]]:
-    """Findings about what differs or is missing by the tally; those of the tables are in `lineage` already."""
+def inquire(
+    lineage: Lineage, tally: Tally, as_before: Sequence[tuple[Extent, frozenset[ReplicaName]]] = ()
+) -> Requests[tuple[Finding, ...]]:
+    """Findings about what differs or is missing by the tally; those of the tables are in `lineage` already.
+
+    Args:
+        as_before: cells in which only these replicas have what an earlier run read (`ledger`).
+    """
     results = [msgspec.structs.replace(result, groups=_counting(result, lineage, {})) for result in tally.results()]
     tails = yield from find_tails(lineage, results)
     findings = [finding for finding, _ in tails.values() if finding is not None]
@@ -60,7 +65,7 @@ def inquire(lineage: Lineage, tally: Tally) -> Requests[tuple[Finding, ...]]:
     differing_now = [(result.chunk.extent, _all(groups)) for groups, found in by_groups.items() for result in found]
     for groups, differing in sorted(by_groups.items(), key=lambda item: item[1][0].chunk):
         rest = Rest() if any(replica in tails for replica in _all(groups)) else tally.rest.get(groups, Rest())
-        found = yield from _records(lineage, groups, differing, rest, done)
+        found = yield from _records(lineage, groups, differing, rest, done, as_before=as_before)
         findings += found
     findings += yield from _unsteady(differing_now, findings)
     findings += yield from _missing(lineage, tally)
@@ -120,7 +125,13 @@ def _counting(result: ChunkResult, lineage: Lineage, tails: dict[ReplicaName, in
 
 
 def _records(
-    lineage: Lineage, groups: Groups, differing: Sequence[ChunkResult], rest: Rest, done: set[int]
+    lineage: Lineage,
+    groups: Groups,
+    differing: Sequence[ChunkResult],
+    rest: Rest,
+    done: set[int],
+    *,
+    as_before: Sequence[tuple[Extent, frozenset[ReplicaName]]],
 ) -> Requests[list[Finding]]:
     """The differing records of these chunks, in which replicas differ in one way; `done`: starts already reported.
 
@@ -154,7 +165,7 @@ def _records(
                 end = found.extent.end
                 if found.extent.start not in done and _differs(found, lineage):
                     done.add(found.extent.start)
-                    finding = _finding(lineage, found, offset)
+                    finding = _finding(lineage, found, offset, as_before=_there(found.extent, as_before))
                     findings.append(finding)
                     named[way] = named.get(way, 0) + (finding.kind is Kind.CORRUPT_RECORD)
                 offset = place.differences(end)
@@ -201,11 +212,27 @@ def _differs(found: Found, lineage: Lineage) -> bool:
     return len(grouped({replica: data[:compared] for replica, data in contents.items()})) > 1
 
 
-def _finding(lineage: Lineage, found: Found, difference: int, whole: dict[ReplicaName, bytes] | None = None) -> Finding:
+def _there(extent: Extent, as_before: Sequence[tuple[Extent, frozenset[ReplicaName]]]) -> frozenset[ReplicaName]:
+    """Replicas that have this as it was before."""
+    cells = [(cell, replicas) for cell, replicas in as_before if cell.meet(extent).length]
+    if not cells or sum(cell.meet(extent).length for cell, _ in cells) < extent.length:
+        return frozenset()
+    return frozenset.intersection(*(replicas for _, replicas in cells))
+
+
+def _finding(
+    lineage: Lineage,
+    found: Found,
+    difference: int,
+    whole: dict[ReplicaName, bytes] | None = None,
+    *,
+    as_before: frozenset[ReplicaName] = frozenset(),
+) -> Finding:
     """`whole`: the record as each has it, if some replicas end before it."""
     contents, compared = (whole, found.extent.length) if whole else contents_of(found, lineage)
     unused = found.kind is RecordKind.BLANK and len({data[:_BLANK_HEAD] for data in contents.values()}) == 1
-    copies = judge(contents, found.extent.start, found.extent.length, compared)
+    copies = judge(contents, found.extent.start, found.extent.length, compared, as_before=as_before)
+    old = by_the_ledger(contents, found.extent.start, found.extent.length, compared, as_before=as_before) is not None
     wrong = tuple(copy.replica for copy in copies if copy.right is False)
     right = tuple(copy.replica for copy in copies if copy.right)
     if unused:
@@ -223,7 +250,7 @@ def _finding(lineage: Lineage, found: Found, difference: int, whole: dict[Replic
     names = names_by(found, sure, lineage) or names_by(found, contents, lineage)
     name = agreed(names.values()) or found.name
     where = _where(found, name, names)
-    if wrong and right and is_counted(contents, found.extent.start, found.extent.length, compared):
+    if wrong and right and not old and is_counted(contents, found.extent.start, found.extent.length, compared):
         detail = (
             f"{where} differs: {len(right)} of {len(copies)} agree ({_and(right)}) and no checksum decides, so it is "
             f"damaged in {_and(wrong)} unless these are wrong in the same way"

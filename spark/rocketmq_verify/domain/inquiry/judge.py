@@ -4,11 +4,13 @@ The evidence, the strongest first:
 1. the checksum over the whole record, where brokers write one (enabledAppendPropCRC; off by default);
 2. the record's structure: magic, its own place, lengths that add up; and the checksum of its body. A copy that fails is
    wrong, even if most replicas have it so;
-3. of copies that pass, what most replicas have: header fields, topic and properties have no checksum by default.
+3. of copies that pass, the ledger: a copy in a cell that is what an earlier run read;
+4. without it, what most replicas have: header fields, topic and properties have no checksum by default.
 If two copies pass and equally many replicas have each, the result is that it is unknown.
 """
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from enum import IntEnum
 from typing import Final
 
@@ -33,7 +35,14 @@ class Standing(IntEnum):
     """The checksum over the whole record is right."""
 
 
-def judge(contents: Mapping[ReplicaName, bytes], start: int, size: int, compared: int) -> tuple[Copy, ...]:
+def judge(
+    contents: Mapping[ReplicaName, bytes],
+    start: int,
+    size: int,
+    compared: int,
+    *,
+    as_before: AbstractSet[ReplicaName] = frozenset(),
+) -> tuple[Copy, ...]:
     """The copies of the record or blank at `start`, ascending by replica.
 
     Args:
@@ -41,8 +50,10 @@ def judge(contents: Mapping[ReplicaName, bytes], start: int, size: int, compared
             `size` show whether a copy is a whole record of another size.
         size: of the record, as most copies that are whole have it.
         compared: bytes from `start` on that have to be equal; less than `size` where the compared range ends within.
+        as_before: replicas whose copy is what an earlier run read (`by_the_ledger`).
     """
     groups = grouped({replica: data[:compared] for replica, data in contents.items()})
+    old = by_the_ledger(contents, start, size, compared, as_before=as_before)
     checks = {replica: _check(data, start, size) for replica, data in contents.items()}
     standings = [max(checks[replica][0] for replica in group) for group in groups]
     best = max(standings)
@@ -53,16 +64,38 @@ def judge(contents: Mapping[ReplicaName, bytes], start: int, size: int, compared
     for group, standing in zip(groups, standings, strict=True):
         for replica in group:
             verdict = right == group if right is not None or standing is not best or best is Standing.BROKEN else None
+            reason = _reason(verdict, checks[replica][1], group, leading if best is not Standing.BROKEN else ())
+            if old is not None:
+                verdict = group == old
+                reason = f"{checks[replica][1]}, {'as' if verdict else 'not as'} an earlier run read it"
             copies.append(
                 Copy(
                     replica=replica,
                     right=verdict,
-                    reason=_reason(verdict, checks[replica][1], group, leading if best is not Standing.BROKEN else ()),
+                    reason=reason,
                     hex_offset=start + at,
                     hex=bytes(contents[replica][at : at + HEX_BYTES]).hex(),
                 )
             )
     return tuple(sorted(copies, key=lambda copy: copy.replica))
+
+
+def by_the_ledger(
+    contents: Mapping[ReplicaName, bytes],
+    start: int,
+    size: int,
+    compared: int,
+    *,
+    as_before: AbstractSet[ReplicaName],
+) -> tuple[ReplicaName, ...] | None:
+    """Those of these copies (see `judge`) that are what an earlier run read; None: it is not known, or others stand
+    better: it was damaged already."""
+    groups = grouped({replica: data[:compared] for replica, data in contents.items()})
+    found = [group for group in groups if as_before & set(group)]
+    if len(found) != 1:
+        return None
+    standings = {replica: _check(data, start, size)[0] for replica, data in contents.items()}
+    return found[0] if max(standings[one] for one in found[0]) is max(standings.values()) else None
 
 
 def is_counted(contents: Mapping[ReplicaName, bytes], start: int, size: int, compared: int) -> bool:

@@ -3,7 +3,6 @@ are lost. Called by the job.
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -12,18 +11,12 @@ from rocketmq_formats.soundness.places import Extent, RecordName
 from rocketmq_formats.soundness.records import name_record, record_start
 from rocketmq_verify.domain.findings import Finding, Kind
 from rocketmq_verify.domain.inquiry.narrow import Requests
-from rocketmq_verify.domain.inquiry.windows import FAR, NEAR, read_window
+from rocketmq_verify.domain.inquiry.windows import FAR, NEAR, message, read_window
 from rocketmq_verify.domain.model import ReplicaName
 from rocketmq_verify.domain.planning.lineage import Lineage
+from rocketmq_verify.domain.times import when
 
 LOST: Final = frozenset((Kind.LOST_CONFIRMED, Kind.LOST_COPY))
-
-
-def message(name: RecordName) -> str:
-    """For a sentence."""
-    number = "a message" if name.queue_offset is None else f"message {name.queue_offset}"
-    topic = "a topic without a valid name" if name.topic is None else name.topic
-    return f"{number} of queue {'?' if name.queue_id is None else name.queue_id} of {topic}"
 
 
 def named(findings: Iterable[Finding], lineage: Lineage) -> Requests[tuple[Finding, ...]]:
@@ -58,7 +51,7 @@ def _lost(finding: Finding, lineage: Lineage) -> Requests[Finding]:
     name = yield from _before(start, before, lineage)
     if name is None:
         return finding
-    stored = "" if name.store_timestamp is None else f", stored {_when(name.store_timestamp)}"
+    stored = "" if name.store_timestamp is None else f", stored {when(name.store_timestamp)}"
     text = f"the last message before them is {message(name)} at {name.physical_offset}{stored}"
     return msgspec.structs.replace(finding, detail=f"{finding.detail}; {text}")
 
@@ -97,7 +90,3 @@ def _before(offset: int, replicas: Sequence[ReplicaName], lineage: Lineage) -> R
                 if name is not None and name.topic is not None:
                     return name
     return None
-
-
-def _when(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

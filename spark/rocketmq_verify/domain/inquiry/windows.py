@@ -236,3 +236,10 @@ def _name(window: Window, start: int, copies: Mapping[ReplicaName, bytes], size:
         return sum(value is not None for value in msgspec.structs.astuple(name))
 
     return max(known, key=fields, default=None)
+
+
+def message(name: RecordName) -> str:
+    """Which one it is, for people."""
+    number = "a message" if name.queue_offset is None else f"message {name.queue_offset}"
+    topic = "a topic without a valid name" if name.topic is None else name.topic
+    return f"{number} of queue {'?' if name.queue_id is None else name.queue_id} of {topic}"

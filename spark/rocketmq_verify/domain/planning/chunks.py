@@ -35,6 +35,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What one replica alone has of what is new: nothing to compare, but it can be checked by itself."""
     old_bytes: int
     """Compared before; a part of it is read, or all with `full`."""
+    cell_size: int = 0
+    """Of the ledger's cells (`inquiry.ledger`), a multiple of `chunk_size`; 0: there is no ledger."""
 
     @property
     def expected_bytes(self) -> int:
@@ -92,6 +94,24 @@ def without(one: Iterable[Extent], other: Iterable[Extent]) -> tuple[Extent, ...
     return merged(found)
 
 
+def in_cells(extents: Iterable[Extent], cell_size: int) -> tuple[Extent, ...]:
+    """All cells that these extents touch, merged."""
+    return merged(
+        Extent(extent.start - extent.start % cell_size, -(-extent.end // cell_size) * cell_size)
+        for extent in extents
+        if extent.length
+    )
+
+
+def whole_cells(extents: Iterable[Extent], cell_size: int) -> tuple[Extent, ...]:
+    """The cells that are wholly in these extents, merged."""
+    return merged(
+        Extent(-(-extent.start // cell_size) * cell_size, extent.end - extent.end % cell_size)
+        for extent in merged(extents)
+        if -(-extent.start // cell_size) * cell_size < extent.end - extent.end % cell_size
+    )
+
+
 def plan(
     lineage: Lineage,
     new: Iterable[Extent],
@@ -99,6 +119,7 @@ def plan(
     chunk_size: int,
     again: Iterable[Extent] = (),
     full: bool = False,
+    cell_size: int = 0,
 ) -> Plan:
     """What to read of what at least two replicas have.
 
@@ -106,6 +127,7 @@ def plan(
         new: what no earlier run compared (`watermarks.fresh`); all of it is read.
         again: what is read of the rest (`cursor.again`).
         full: read all.
+        cell_size: of the ledger; a whole cell of which a part is read is read as a whole.
     """
     if not SMALLEST_CHUNK_SIZE <= chunk_size <= LARGEST_CHUNK_SIZE or chunk_size & (chunk_size - 1):
         raise ValueError(f"a chunk of {chunk_size} bytes: it has to be {CHUNK_SIZE_FORM}")
@@ -116,8 +138,11 @@ def plan(
     old = without(both, fresh)
     borders = {border for zone in lineage.zones for border in (zone.extent.start, zone.sure, zone.extent.end)}
     borders |= {entry.start_offset for entry in lineage.epochs.entries}
+    pieces = tuple(sorted((*fresh, *(old if full else common(old, again)))))
+    if cell_size:
+        pieces = merged([*pieces, *common(in_cells(pieces, cell_size), whole_cells(both, cell_size))])
     return Plan(
-        pieces=tuple(sorted((*fresh, *(old if full else common(old, again))))),
+        pieces=pieces,
         borders=tuple(sorted(borders)),
         chunk_size=chunk_size,
         segment_size=lineage.segment_size,
@@ -125,7 +150,29 @@ def plan(
         new_bytes=sum(extent.length for extent in fresh),
         old_bytes=sum(extent.length for extent in old),
         alone=single if full else common(single, new),
+        cell_size=cell_size,
     )
+
+
+def alone_cells(of: Plan, lineage: Lineage) -> tuple[Extent, ...]:
+    """What one replica alone has of whole cells of the ledger: it is digested too."""
+    if not of.cell_size:
+        return ()
+    return common(of.alone, merged(cell for zone in lineage.zones for cell in whole_cells([zone.extent], of.cell_size)))
+
+
+def by_cells(of: Plan, pieces: Sequence[Extent]) -> tuple[Extent, ...]:
+    """The same bytes in the same order, but what the plan reads of a cell of the ledger at once, with its first piece:
+    a chunk that is read in two parts has no digest. Disjoint; as they are without a ledger."""
+    if not of.cell_size:
+        return tuple(pieces)
+    left = merged([*of.pieces, *of.alone])
+    found: list[Extent] = []
+    for piece in pieces:
+        taken = common(left, in_cells([piece], of.cell_size))
+        found += taken
+        left = without(left, taken)
+    return tuple(found)
 
 
 def within(of: Plan, extents: Iterable[Extent]) -> Plan:
@@ -155,6 +202,12 @@ def split(pieces: Sequence[Extent], parts: int, chunk_size: int) -> tuple[tuple[
     if group:
         groups.append(tuple(group))
     return tuple(groups)
+
+
+def whole_chunk(of: Plan, offset: int) -> Extent:
+    """The chunk at `offset` as it is without borders: cut at the grid and the files only, the same in every run."""
+    cell, file = offset - offset % of.chunk_size, offset - offset % of.segment_size
+    return Extent(max(cell, file), min(cell + of.chunk_size, file + of.segment_size))
 
 
 def chunks(of: Plan, pieces: Iterable[Extent], lineage: Lineage) -> Iterator[Chunk]:

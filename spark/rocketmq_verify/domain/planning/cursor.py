@@ -32,14 +32,18 @@ _DAY_MS: Final = 86_400_000
 
 
 def again(
-    ages: Iterable[Aged], *, now_ms: int, ran_ms: int | None, promise_ms: int, chunk_size: int
+    ages: Iterable[Aged], *, now_ms: int, ran_ms: int | None, promise_ms: int, chunk_size: int, cell_size: int = 0
 ) -> tuple[Extent, ...]:
     """What to read of bytes that were read before, in whole cells of the grid: ascending, disjoint.
+
+    With a ledger its cells are the grid. They may be larger than the part that a run should read: then one is read when
+    half of the promised time is over.
 
     Args:
         ages: of the group; what was never read is read anyway.
         ran_ms: when the last run began; None: unknown.
         promise_ms: the promised time; 0: everything is read in every run.
+        cell_size: of the ledger; 0: without one.
     """
     old = sorted((age for age in ages if age.read), key=lambda age: (age.since_ms, age.start))
     total = sum(age.extent.length for age in old)
@@ -52,7 +56,10 @@ def again(
             share -= age.extent.length
             continue
         # down to the grid: a cell that is read in two runs would be two chunks
-        stop = min((age.start + max(share, 0)) // chunk_size * chunk_size, age.end)
+        grid = cell_size or chunk_size
+        stop = min((age.start + max(share, 0)) // grid * grid, age.end)
+        if cell_size and stop <= age.start and not found and age.since_ms + promise_ms // SPREAD <= now_ms:
+            stop = min(age.start // grid * grid + grid, age.end)
         if share >= age.extent.length:
             stop = age.end
         if stop <= age.start:
