@@ -11,7 +11,7 @@ from rocketmq_verify.domain.inquiry.compare import Tally
 from rocketmq_verify.domain.model import ReplicaName
 from rocketmq_verify.domain.planning.chunks import merged
 from rocketmq_verify.domain.planning.lineage import Lineage
-from rocketmq_verify.sources.queues import QueueResult
+from rocketmq_verify.sources.queues import IndexResult, QueueResult
 from rocketmq_verify.sources.work import Place, Work
 
 Errors = dict[ReplicaName, str]
@@ -22,7 +22,7 @@ MOST_FAULTY_QUEUES: Final = 1000
 
 
 class Queues(msgspec.Struct, frozen=True, kw_only=True):
-    """The result for all consume queues."""
+    """The result for all consume queues and index files."""
 
     units: int = 0
     """Compared with their records."""
@@ -30,6 +30,9 @@ class Queues(msgspec.Struct, frozen=True, kw_only=True):
     superseded: int = 0
     faults: int = 0
     faulty: tuple[QueueResult, ...] = ()
+    index_entries: int = 0
+    index_faults: int = 0
+    faulty_indexes: tuple[IndexResult, ...] = ()
     suspects: tuple[Extent, ...] = ()
     """Ranges of the log with faults: the checks of a later run find them again if they begin and end there."""
 
@@ -42,6 +45,17 @@ class Queues(msgspec.Struct, frozen=True, kw_only=True):
             superseded=self.superseded + superseded,
             faults=self.faults + faults,
         )
+
+    def plus_index(self, entries: int, faults: int) -> "Queues":
+        """With the counts of more index files."""
+        return msgspec.structs.replace(
+            self, index_entries=self.index_entries + entries, index_faults=self.index_faults + faults
+        )
+
+    def with_faulty_index(self, index: IndexResult) -> "Queues":
+        """With an index that has faults, which are counted already."""
+        kept = self.faulty_indexes
+        return msgspec.structs.replace(self, faulty_indexes=kept if len(kept) >= MOST_FAULTY_QUEUES else (*kept, index))
 
     def with_faulty(self, queue: QueueResult) -> "Queues":
         """With a queue that has faults, which are counted already."""
@@ -57,4 +71,4 @@ class Scanner(Protocol):
         """The structural check of the work's plan in one replica; ascending, one per piece of a task."""
 
     def queues(self, place: Place, work: Work) -> tuple[Queues, Errors]:
-        """Consume queues of the work's `queues_of` against the log of one replica."""
+        """Consume queues and index files of the work's `queues_of` against the log of one replica."""
