@@ -26,6 +26,15 @@ _PINNED: Final = Path(__file__).with_name("chromium.txt")
 """The package with its version, and its hash."""
 _PARTS: Final = ("chromium.br", "al2023.tar.br", "fonts.tar.br", "swiftshader.tar.br")
 _UNPACK: Final = "fs.writeFileSync(process.argv[2], zlib.brotliDecompressSync(fs.readFileSync(process.argv[1])))"
+_FONTS: Final = """\
+<?xml version="1.0"?>
+<!DOCTYPE fontconfig SYSTEM "fonts.dtd">
+<fontconfig>
+  <dir prefix="relative">fonts</dir>
+  <cachedir prefix="xdg">fonts</cachedir>
+</fontconfig>
+"""
+"""The package's own looks in folders of the machine that it was made for; without a font no text has a place."""
 _FLAGS: Final = (
     "--headless",
     "--no-sandbox",  # tests run as root, and open no page but ours
@@ -72,6 +81,7 @@ def browser_folder() -> Path:
                     archive.extractall(folder, filter="data")
                 target.unlink()
         shutil.rmtree(folder / "package")
+        (folder / "fonts.conf").write_text(_FONTS, encoding="utf-8")
         (folder / "chromium").chmod(0o755)
 
     return made("browser", [_PINNED], make)
@@ -120,8 +130,15 @@ class Browser:
         return found["result"].get("value")
 
     def complaints(self) -> list[str]:
-        """What the browser has logged about the page."""
-        return [event["params"]["entry"]["text"] for event in self.events if event["method"] == "Log.entryAdded"]
+        """What the browser has logged about the page, and the errors of its scripts."""
+        found = []
+        for event in self.events:
+            match event["method"]:
+                case "Log.entryAdded":
+                    found.append(event["params"]["entry"]["text"])
+                case "Runtime.exceptionThrown":
+                    found.append(json.dumps(event["params"]["exceptionDetails"]))
+        return found
 
     def requested(self) -> list[str]:
         """All that the page asked for, the page itself included."""
@@ -151,7 +168,11 @@ def started(profile: Path) -> Iterator[Browser]:
     command = ["bash", "-c", script, str(folder / "chromium"), *_FLAGS, f"--user-data-dir={profile}"]
     with (profile.parent / "browser.log").open("wb") as log:
         process = subprocess.Popen(
-            command, env=_environment(folder), stdin=subprocess.DEVNULL, stderr=log, pass_fds=(theirs, ours)
+            command,
+            env=_environment(folder, profile.parent),
+            stdin=subprocess.DEVNULL,
+            stderr=log,
+            pass_fds=(theirs, ours),
         )
     os.close(theirs)
     os.close(ours)
@@ -164,8 +185,7 @@ def started(profile: Path) -> Iterator[Browser]:
         process.wait()
 
 
-def _environment(folder: Path) -> Mapping[str, str]:
+def _environment(folder: Path, home: Path) -> Mapping[str, str]:
     """With its own libraries and fonts."""
-    fonts = next(iter(sorted(path.parent for path in folder.rglob("fonts.conf"))), folder)
-    found = {**clean_environment(), "LD_LIBRARY_PATH": str(folder / "lib"), "FONTCONFIG_PATH": str(fonts)}
-    return {**found, "HOME": str(folder)}
+    own = {"LD_LIBRARY_PATH": str(folder / "lib"), "FONTCONFIG_FILE": str(folder / "fonts.conf")}
+    return {**clean_environment(), **own, "HOME": str(home), "XDG_CACHE_HOME": str(home)}

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.interop.browser import Browser, started
 
 from rocketmq_verify.alignment import spans
 from rocketmq_verify.domain.repair import repairs
 from rocketmq_verify.history.runs import summary
 from rocketmq_verify.report.html_report import render
+from tests.interop.browser import Browser, started
 from tests.interop.foreign import ClientUnavailableError
 from tests.needed import unavailable
 from tests.verify.report.report_kit import GROUP, NOW, SEGMENT, A, B, C, figures, flipped, plan, verdict
@@ -55,11 +55,27 @@ def test_one_finding(browser: Browser, report: Path) -> None:
     assert flipped().detail in seen
     assert "order-7" in seen
     assert "body CRC wrong" in seen
-    boxes = "[...document.querySelectorAll('svg, #finding-1')].map(one => one.getBoundingClientRect())"
+    boxes = "[...document.querySelectorAll('svg.chart, #finding-1')].map(one => one.getBoundingClientRect())"
     assert browser.value(f"{boxes}.length") > 1
     assert browser.value(f"{boxes}.every(box => box.width > 100 && box.height > 10)")
     links = "[...document.querySelectorAll('a[href^=\"#\"]')].map(one => one.getAttribute('href'))"
     assert browser.value(f"{links}.every(link => document.querySelector(link) !== null)")
+
+
+def test_what_is_broken_is_seen(browser: Browser, report: Path, tmp_path: Path) -> None:
+    """By the questions of the test above, in a page without a policy."""
+    page = report.read_text(encoding="utf-8")
+    policy = page[page.index("<meta http-equiv") :].partition(">")[0]
+    changed = page.replace(policy, "<meta", 1).replace("</body>", "<script>nowhere.at = 1</script></body>")
+    other = tmp_path / "other.html"
+    other.write_text(changed.replace(flipped().detail, "").replace("finding-1", "gone"), encoding="utf-8")
+    browser.open(other)
+    (complaint,) = browser.complaints()
+    assert "nowhere is not defined" in complaint
+    assert browser.value("document.querySelector('#finding-1')") is None
+    other.write_text(page.replace("</body>", '<img src="other.png"></body>'), encoding="utf-8")
+    browser.open(other)
+    assert browser.complaints()
 
 
 def test_its_style_is_the_one_that_its_policy_allows(browser: Browser, report: Path, tmp_path: Path) -> None:
