@@ -2,27 +2,42 @@
 sidecar (`range_check`), beside `queue_files`. Only official brokers have such files.
 
 A broker may be writing. It writes an entry, then its slot, then the header, so what the header counts is there; what
-seems wrong is read again before it counts.
+seems wrong is read again before it counts. A file may have 400 MB: the entries that lead into the extent are searched,
+and read in small pieces.
 """
 
 import errno
 import os
+import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 from rocketmq_commitlog import queue_files
-from rocketmq_commitlog.state import LogPaths
+from rocketmq_commitlog.errors import LogReadError
+from rocketmq_commitlog.state import LogPaths, read_epochs
 from rocketmq_formats.soundness import rows
-from rocketmq_formats.soundness.indexes import EntryCheck, IndexCheck, IndexFault, IndexReason, Keyed, bad_header
+from rocketmq_formats.soundness.indexes import (
+    EntryCheck,
+    Ground,
+    IndexCheck,
+    IndexFault,
+    IndexReason,
+    Keyed,
+    Part,
+    bad_ends,
+    bad_header,
+    is_empty,
+)
 from rocketmq_formats.soundness.places import Extent
 from rocketmq_formats.store.index_file import (
     ENTRY_SIZE,
     FOLDER,
     HEADER_SIZE,
+    NOTHING,
     SLOT_SIZE,
     Entry,
     Header,
@@ -38,6 +53,16 @@ MOST_FILES: Final = 10_000
 """Of one store; brokers keep them as long as the log."""
 MOST_ENTRIES: Final = 1 << 20
 """Of one file that are checked with one extent: of more, in so few bytes of log, some are damaged."""
+PIECE: Final = 256
+"""Entries between two rests: some milliseconds of work that holds the interpreter."""
+MOST_SKIPPED: Final = 1024
+"""Entries out of order that a search passes; a page has 204."""
+MOST_KNOWN: Final = 1000
+_GONE: Final = (errno.ENOENT, errno.ENODATA, errno.ESTALE)
+_NOTHING: Final = IndexCheck(entries=0)
+
+_known: set[tuple[Path, IndexFault]] = set()
+"""Files that stayed wrong when they were read again: every extent meets them, and waits for them once."""
 
 
 class RecordsSeen:
@@ -78,101 +103,166 @@ def check_indexes(
     Args:
         seen: records of the extent, which have passed.
         roots: storePathRootDir of each replica.
-        rest: called after each store with the bytes that were read.
+        rest: called after each piece with the bytes that were read.
     """
     extent = Extent(extent.start, min(max(seen.whole, extent.start), extent.end))
+    indexed = {name: root for name, root in roots.items() if any(True for _ in _names(_folder(root)))}
     found: dict[str, IndexCheck] = {}
-    for name, root in roots.items():
+    if not indexed:
+        return found
+    cuts = _cuts(roots.values(), sleep)
+    for name, root in indexed.items():
+        lasting = set[tuple[Path, IndexFault]]()
         for attempt in range(queue_files.ATTEMPTS):
             if attempt:
                 sleep(queue_files.PAUSE)
-            check = _check(root, extent, seen, rest)
-            if check is None:
+            check = found[name] = _Index(root, extent, seen.records, cuts, rest).check()
+            lasting = {(root, fault) for fault in check.files}
+            if check.sound or (not check.fault_count and lasting <= _known):
                 break
-            found[name] = check
-            if not check.fault_count:
-                break
+        else:
+            if len(_known) + len(lasting) > MOST_KNOWN:
+                _known.clear()
+            _known.update(lasting)
     return found
 
 
-def _check(root: Path, extent: Extent, seen: RecordsSeen, rest: Callable[[int], None]) -> IndexCheck | None:
-    """None: without index files."""
-    folder = _folder(root)
-    names = list(_names(folder))
-    if not names:
-        return None
-    start = queue_files.log_start(root, extent)
-    if start > extent.start:
-        extent = Extent(min(start, extent.end), extent.end)
-    whole = IndexCheck(entries=0)
-    for name in names:
-        with suppress(OSError), _opened(folder / name) as fd:  # it may be expiring
-            found, read = _check_file(fd, name, extent, seen)
-            whole = whole.plus(found)
-            rest(read)
-    return whole
+def _cuts(roots: Iterable[Path], sleep: Callable[[float], None]) -> list[int] | None:
+    """Where the logs may have been cut: where epochs start, in any of these stores. None: one has lost its table."""
+    starts = set[int]()
+    for root in roots:
+        try:
+            starts.update(start for _, start in read_epochs(LogPaths.of(root), sleep).starts())
+        except LogReadError:
+            return None
+    return sorted(starts)
 
 
-def _check_file(fd: int, name: str, extent: Extent, seen: RecordsSeen) -> tuple[IndexCheck, int]:
-    """And the bytes that were read."""
-    nothing = IndexCheck(entries=0)
-    layout = Layout.of(os.fstat(fd).st_size)
-    if layout is None:
-        return nothing, 0
-    data = _read(fd, HEADER_SIZE, 0)
-    header = unpack_header(data)
-    if (why := bad_header(header, layout)) is not None:
-        return _bad(name, None, IndexReason.HEADER, f"its header is wrong: {why}"), len(data)
-    if header.count <= 1 or header.end_offset < extent.start or header.begin_offset >= extent.end:
-        return nothing, len(data)
-    ends = _entry(fd, layout, 1).physical_offset, _entry(fd, layout, header.count - 1).physical_offset
-    if ends != (header.begin_offset, header.end_offset):
-        told = f"{header.begin_offset} to {header.end_offset}"
-        why = f"its entries reach from offset {ends[0]} to {ends[1]}, its header says {told}"
-        return _bad(name, None, IndexReason.HEADER, why), len(data)
-    try:
-        low, high = (_first_from(fd, layout, header, offset) for offset in (extent.start, extent.end))
-    except _OrderError as error:
-        return _bad(name, error.number, IndexReason.ORDER, str(error)), len(data)
-    low, high = max(low - 1, 1), min(high + 2, header.count, low + MOST_ENTRIES)  # with neighbours, to see their order
-    packed = _read(fd, (high - low) * ENTRY_SIZE, layout.at(low))
-    entries = [Entry(*fields) for fields in iter_entries(packed)]
-    slots = {}
-    for slot in {entry.key_hash % layout.slots for entry in entries}:
-        (slots[slot],) = unpack_slot(_read(fd, SLOT_SIZE, layout.slot_at(slot)))
-    newest = max(unpack_header(_read(fd, HEADER_SIZE, 0)).count, header.count)  # one may be there, not yet counted
-    check = EntryCheck(name, layout, header, extent, seen.records)
-    return check.feed(low, entries, slots, newest), len(packed) + SLOT_SIZE * len(slots)
+class _Index:
+    """The index files of one store, once."""
+
+    def __init__(
+        self,
+        root: Path,
+        extent: Extent,
+        records: Sequence[Keyed],
+        cuts: Sequence[int] | None,
+        rest: Callable[[int], None],
+    ) -> None:
+        start = queue_files.log_start(root, extent)
+        extent = Extent(min(max(start, extent.start), extent.end), extent.end)
+        self._ground = Ground(extent, records, [record.offset for record in records], cuts)
+        self._folder, self._rest = _folder(root), rest
+
+    def check(self) -> IndexCheck:
+        whole = _NOTHING
+        for name in _names(self._folder):
+            try:
+                with _opened(self._folder / name) as fd:
+                    whole = whole.plus(self._file(_File(fd, name)))
+            except _BadFileError as error:
+                fault = IndexFault(name, error.entry, None, error.reason, str(error))
+                whole = whole.plus(IndexCheck(entries=0, files=(fault,)))
+            except OSError as error:
+                if error.errno not in _GONE:  # it may be expiring
+                    why = f"it cannot be read: {os.strerror(error.errno or errno.EIO)}"
+                    fault = IndexFault(name, None, None, IndexReason.UNREADABLE, why)
+                    whole = whole.plus(IndexCheck(entries=0, files=(fault,)))
+        return whole
+
+    def _file(self, file: "_File") -> IndexCheck:
+        """Raises `_BadFileError`."""
+        header, layout, extent = file.header, file.layout, self._ground.extent
+        self._rest(HEADER_SIZE)
+        if layout is None or header is None:
+            return _NOTHING
+        if header.end_offset < extent.start or header.begin_offset >= extent.end or not extent.length:
+            return _NOTHING
+        low, before = file.first_from(extent.start)
+        high = min(file.first_from(extent.end)[0], low + MOST_ENTRIES)
+        check = EntryCheck(file.name, layout, header, self._ground, before)
+        for first in range(low, high, PIECE):
+            part = file.part(first, min(first + PIECE, high))
+            check.feed(part)
+            self._rest(len(part.entries) * ENTRY_SIZE + len(part.slots) * SLOT_SIZE)
+        return check.finish()
 
 
-class _OrderError(Exception):
-    """An entry that cannot be where it is."""
+class _BadFileError(Exception):
+    """A file of which nothing more can be checked."""
 
-    def __init__(self, number: int, leads: int) -> None:
-        super().__init__(f"entry {number}: it leads to {leads}, out of order: the file's entries are not checked")
-        self.number = number
-
-
-def _first_from(fd: int, layout: Layout, header: Header, offset: int) -> int:
-    """Number of the first entry that leads to `offset` or behind it; `header.count` if none does. Raises
-    `_OrderError`."""
-    low, high = 1, header.count
-    least, most = header.begin_offset, header.end_offset
-    while low < high:
-        middle = (low + high) // 2
-        entry = _entry(fd, layout, middle)
-        if not least <= entry.physical_offset <= most or (not any(entry) and middle > 1):
-            raise _OrderError(middle, entry.physical_offset)
-        if entry.physical_offset < offset:
-            low, least = middle + 1, entry.physical_offset
-        else:
-            high, most = middle, entry.physical_offset
-    return low
+    def __init__(self, reason: IndexReason, why: str, entry: int | None = None) -> None:
+        super().__init__(why)
+        self.reason, self.entry = reason, entry
 
 
-def _entry(fd: int, layout: Layout, number: int) -> Entry:
-    (fields,) = iter_entries(_read(fd, ENTRY_SIZE, layout.at(number)))
-    return Entry(*fields)
+class _File:
+    """One file with a header that can be, and that agrees with the first and the last entry."""
+
+    def __init__(self, fd: int, name: str) -> None:
+        """Raises `_BadFileError`."""
+        self._fd, self.name = fd, name
+        status = os.fstat(fd)
+        self.header: Header | None = None
+        self.layout = Layout.of(status.st_size) if stat.S_ISREG(status.st_mode) else None
+        """None: unknown."""
+        if self.layout is None:
+            return
+        header = unpack_header(_read(fd, HEADER_SIZE, 0))
+        if (why := bad_header(header, self.layout)) is None:
+            if header.index_count > 1:
+                why = bad_ends(header, self._entry(1), self._entry(header.index_count - 1))
+            following = max(header.index_count, 1)
+            if following < self.layout.entries and _read(fd, ENTRY_SIZE, self.layout.at(following)) != NOTHING:
+                why = why or f"it counts {following - 1} entries, and there are more"
+        if why is not None:
+            raise _BadFileError(IndexReason.HEADER, f"its header is wrong: {why}")
+        if header.index_count > 1:
+            self.header = header
+
+    def first_from(self, offset: int) -> tuple[int, int]:
+        """Number of the first entry that leads to `offset` or behind it, the header's `index_count` if none does; and
+        where one before it leads. Entries out of order count as those behind them. Raises `_BadFileError`."""
+        assert self.header is not None
+        low, high = 1, self.header.index_count
+        least, most = self.header.begin_offset, self.header.end_offset
+        while low < high:
+            middle = number = (low + high) // 2
+            entry = self._entry(number)
+            while is_empty(number, entry) or not least <= entry.physical_offset <= most:
+                number += 1
+                if number == high:
+                    break
+                if number - middle > MOST_SKIPPED:
+                    why = f"its entries from {middle} on are out of order, and are not checked"
+                    raise _BadFileError(IndexReason.ORDER, why, middle)
+                entry = self._entry(number)
+            if number < high and entry.physical_offset < offset:
+                low, least = number + 1, entry.physical_offset
+            elif number < high:
+                high, most = middle, entry.physical_offset
+            else:
+                high = middle
+        return low, least
+
+    def part(self, first: int, stop: int) -> Part:
+        """The entries from `first` to before `stop`."""
+        assert self.header is not None
+        assert self.layout is not None
+        count = self.header.index_count
+        packed = _read(self._fd, (min(stop + 1, count) - first) * ENTRY_SIZE, self.layout.at(first))
+        entries = [Entry(*fields) for fields in iter_entries(packed)]
+        following = entries.pop() if stop < count else None
+        slots = {}
+        for slot in sorted({entry.key_hash % self.layout.slots for entry in entries}):
+            (slots[slot],) = unpack_slot(_read(self._fd, SLOT_SIZE, self.layout.slot_at(slot)))
+        newest = unpack_header(_read(self._fd, HEADER_SIZE, 0)).index_count  # one may be there, not yet counted
+        return Part(first, entries, following, slots, max(newest, count))
+
+    def _entry(self, number: int) -> Entry:
+        assert self.layout is not None
+        (fields,) = iter_entries(_read(self._fd, ENTRY_SIZE, self.layout.at(number)))
+        return Entry(*fields)
 
 
 def _read(fd: int, size: int, at: int) -> bytes:
@@ -180,11 +270,6 @@ def _read(fd: int, size: int, at: int) -> bytes:
     if len(data) < size:
         raise OSError(errno.ENODATA, "the file has become shorter")
     return data
-
-
-def _bad(name: str, entry: int | None, reason: IndexReason, why: str) -> IndexCheck:
-    fault = IndexFault(name, entry, None, reason, why)
-    return IndexCheck(entries=0, faults=(fault,), fault_count=1)
 
 
 def _folder(root: Path) -> Path:

@@ -25,6 +25,9 @@ _NAME_DIGITS: Final = 17
 _HEADER: Final = struct.Struct(">qqqqii")
 _ENTRY: Final = struct.Struct(">iqii")
 
+NOTHING: Final = bytes(ENTRY_SIZE)
+"""An entry that was never written."""
+
 unpack_slot = struct.Struct(">i").unpack
 iter_entries = _ENTRY.iter_unpack
 """Every entry of bytes that are a whole number of them, as `Entry`'s fields."""
@@ -42,7 +45,7 @@ class Header(NamedTuple):
     end_offset: int
     """Of its last one."""
     used_slots: int
-    count: int
+    index_count: int
     """The next entry's number: 1 for a new file; 0 in one whose first entry is being written."""
 
     def pack(self) -> bytes:
@@ -98,6 +101,11 @@ def unpack_header(data: bytes) -> Header:
     if len(data) < HEADER_SIZE:
         raise FormatError(f"{len(data)} bytes are no header of an index file")
     return Header(*_HEADER.unpack_from(data))
+
+
+def seconds_since(begin_ms: int, store_ms: int) -> int:
+    """What an entry has of its record's time, but the first one of a file: that was made before `begin_ms`."""
+    return min(max((store_ms - begin_ms) // 1000, 0), 0x7FFFFFFF) if begin_ms > 0 else 0
 
 
 def key_hash(topic: str, key: str) -> int:

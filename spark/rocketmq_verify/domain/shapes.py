@@ -166,7 +166,7 @@ def bad_indexes(
     more: dict[ReplicaName, int] = {}
     for replica, extent, check in found:
         own = faults.setdefault(replica, {})
-        for fault in check.faults:
+        for fault in (*check.faults, *check.files):
             place = fault.physical_offset
             if place is None or not any(other.start <= place < other.end for other in reported):
                 own.setdefault(fault, _start(lineage, replica, extent) if place is None else max(place, 0))
@@ -190,7 +190,7 @@ def bad_indexes(
 
 
 def _start(lineage: Lineage, replica: ReplicaName, extent: Extent) -> int:
-    """Where the log of this replica begins: a header is seen from each extent, and reported once."""
+    """Where the log of this replica begins: a bad file is seen from each extent, and reported once."""
     zone = lineage.zone(replica)
     return extent.start if zone is None else zone.extent.start
 

@@ -171,7 +171,6 @@ def queues(spark: "SparkSession", place: Place, work: Work, *, at_once: int) -> 
             F.sum("superseded").alias("superseded"),
             F.sum("faults").alias("faults"),
             F.sum("indexEntries").alias("indexEntries"),
-            F.sum("indexFaults").alias("indexFaults"),
             F.first(F.struct("replica", "topic", "queueId", "start", "end", "check", "error")).alias("queue"),
         )
     )

@@ -5,6 +5,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from rocketmq_formats.soundness.indexes import IndexFault
 from rocketmq_formats.soundness.places import Extent
 from rocketmq_formats.soundness.structure import Structure
 from rocketmq_verify.domain.inquiry.compare import Tally
@@ -33,6 +34,8 @@ class Queues(msgspec.Struct, frozen=True, kw_only=True):
     index_entries: int = 0
     index_faults: int = 0
     faulty_indexes: tuple[IndexResult, ...] = ()
+    bad_files: frozenset[tuple[ReplicaName, IndexFault]] = frozenset()
+    """Of index files."""
     suspects: tuple[Extent, ...] = ()
     """Ranges of the log with faults: the checks of a later run find them again if they begin and end there."""
 
@@ -46,16 +49,17 @@ class Queues(msgspec.Struct, frozen=True, kw_only=True):
             faults=self.faults + faults,
         )
 
-    def plus_index(self, entries: int, faults: int) -> "Queues":
-        """With the counts of more index files."""
-        return msgspec.structs.replace(
-            self, index_entries=self.index_entries + entries, index_faults=self.index_faults + faults
-        )
-
     def with_faulty_index(self, index: IndexResult) -> "Queues":
-        """With an index that has faults, which are counted already."""
-        kept = self.faulty_indexes
-        return msgspec.structs.replace(self, faulty_indexes=kept if len(kept) >= MOST_FAULTY_QUEUES else (*kept, index))
+        """With an index that has faults; a file that could not be checked counts once."""
+        files = self.bad_files | {(index.replica, fault) for fault in index.check.files}
+        more = index.check.fault_count + len(files) - len(self.bad_files)
+        kept = (*self.faulty_indexes, index) if more else self.faulty_indexes
+        return msgspec.structs.replace(
+            self,
+            index_faults=self.index_faults + more,
+            faulty_indexes=kept[:MOST_FAULTY_QUEUES],
+            bad_files=files,
+        )
 
     def with_faulty(self, queue: QueueResult) -> "Queues":
         """With a queue that has faults, which are counted already."""

@@ -129,7 +129,8 @@ def _result_row(result: QueueResult | IndexResult) -> Row:
     if isinstance(result, IndexResult):
         counts = dict.fromkeys(("units", "lag", "superseded", "faults"), 0)
         row |= {"topic": None, "queueId": None}
-        return row | counts | {"indexEntries": result.check.entries, "indexFaults": result.check.fault_count}
+        faults = result.check.fault_count + len(result.check.files)
+        return row | counts | {"indexEntries": result.check.entries, "indexFaults": faults}
     return row | {
         "topic": result.topic,
         "queueId": result.queue_id,
@@ -143,13 +144,13 @@ def _result_row(result: QueueResult | IndexResult) -> Row:
 
 
 def counted(queues: Queues, row: Row) -> Queues:
-    """With the counts of a row, or of the sums of many."""
+    """With the counts of a row, or of the sums of many. Those of bad indexes are for `with_faults`."""
     found = queues.plus(units=row["units"], lag=row["lag"], superseded=row["superseded"], faults=row["faults"])
-    return found.plus_index(row["indexEntries"], row["indexFaults"])
+    return msgspec.structs.replace(found, index_entries=found.index_entries + row["indexEntries"])
 
 
 def with_faults(queues: Queues, row: Row) -> Queues:
-    """With what a row that has faults describes; they are counted already."""
+    """With what a row that has faults describes."""
     replica, extent = ReplicaName(row["replica"]), Extent(row["start"], row["end"])
     if row["topic"] is None:
         return queues.with_faulty_index(
