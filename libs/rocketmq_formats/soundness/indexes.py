@@ -133,7 +133,7 @@ class Part(NamedTuple):
     """The number of the first one."""
     entries: Sequence[Entry]
     following: Entry | None
-    """The entry behind them; None: there is none, or not yet."""
+    """The entry behind them; None: it is not there, or not yet."""
     slots: Mapping[int, int]
     """What the slots of these entries have."""
     newest: int
@@ -246,10 +246,10 @@ class EntryCheck:
             self._fault(number, place, IndexReason.SLOT, f"its slot {slot} leads to {head} of {part.newest} entries")
         if not 0 <= entry.before < number:
             self._fault(
-                number, place, IndexReason.CHAIN, f"its chain goes on with {entry.before}, in a circle or nowhere"
+                number, place, IndexReason.CHAIN, f"its chain continues with {entry.before}, in a circle or nowhere"
             )
         elif entry.before != known and entry.before not in self._unsure:
-            detail = f"its chain goes on with {entry.before}, and leaves out {known} of the same slot {slot}"
+            detail = f"its chain continues with {entry.before}, and leaves out {known} of the same slot {slot}"
             self._fault(number, place, IndexReason.CHAIN, detail)
         self._newest[slot] = number
 
