@@ -127,9 +127,11 @@ class CheckRequest(_message.Message):
     def __init__(self, range: _Optional[_Union[Range, _Mapping]] = ..., until: _Optional[int] = ..., structure: _Optional[bool] = ..., queues: _Optional[bool] = ..., bytes_per_second: _Optional[int] = ...) -> None: ...
 
 class CheckResponse(_message.Message):
-    __slots__ = ("structure", "queues")
+    __slots__ = ("structure", "queues", "indexes")
     STRUCTURE_FIELD_NUMBER: _ClassVar[int]
     QUEUES_FIELD_NUMBER: _ClassVar[int]
+    INDEXES_FIELD_NUMBER: _ClassVar[int]
     structure: bytes
     queues: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, structure: _Optional[bytes] = ..., queues: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    indexes: bytes
+    def __init__(self, structure: _Optional[bytes] = ..., queues: _Optional[_Iterable[bytes]] = ..., indexes: _Optional[bytes] = ...) -> None: ...

@@ -84,8 +84,8 @@ class LogReaderServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Check(self, request, context):
-        """Whether a range is a chain of sound records, and whether the replica's consume queues lead to them. Results travel, not
-        bytes. INVALID_ARGUMENT: more than 8 MiB, or nothing to check. NOT_FOUND: queues were asked for, and the log does not
+        """Whether a range is a chain of sound records, and whether the replica's consume queues and index files lead to them.
+        Results travel, not bytes. INVALID_ARGUMENT: more than 8 MiB, or nothing to check. NOT_FOUND: queues were asked for, and the log does not
         have all bytes of the range.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -44,6 +44,7 @@ class Checks(msgspec.Struct, frozen=True):
 
     structure: bytes
     queues: tuple[bytes, ...]
+    indexes: bytes = b""
 
 
 class BadAnswerError(ApiError):
@@ -163,14 +164,14 @@ class BlockingLogReader:
             queues=queues,
             bytes_per_second=bytes_per_second,
         )
-        found, states = b"", list[bytes]()
+        found, states, indexes = b"", list[bytes](), b""
         with blocking_errors(self.address):
             for answer in self._check(request, timeout=timeout):
-                found = found or answer.structure
+                found, indexes = found or answer.structure, indexes or answer.indexes
                 states += answer.queues
                 if len(states) > MAX_CHECK:
                     raise BadAnswerError(self.address, f"more than {MAX_CHECK} queues in one range")
-        return Checks(found, tuple(states))
+        return Checks(found, tuple(states), indexes)
 
     def close(self) -> None:
         """Cancel running calls and disconnect."""

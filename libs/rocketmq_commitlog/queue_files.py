@@ -199,6 +199,16 @@ def _by_queue(batches: Iterable[rows.Batch]) -> tuple[dict[tuple[str, int], list
     return queues, whole
 
 
+def log_start(root: Path, extent: Extent) -> int:
+    """Where the log of this store begins now; the extent's end without a log."""
+    starts = []
+    with suppress(OSError):
+        for file in LogPaths.of(root).commit_log.iterdir():
+            with suppress(SegmentNameError):
+                starts.append(segment_offset(file.name))
+    return min(starts, default=extent.end)
+
+
 class _Store:
     """The files of one replica."""
 
@@ -209,13 +219,8 @@ class _Store:
         self._folder: LogFolder | None = None
 
     def min_offset(self, extent: Extent) -> int:
-        """Where its log begins now; the extent's end without a log."""
-        starts = []
-        with suppress(OSError):
-            for file in self._log.iterdir():
-                with suppress(SegmentNameError):
-                    starts.append(segment_offset(file.name))
-        return min(starts, default=extent.end)
+        """See `log_start`."""
+        return log_start(self._root, extent)
 
     @property
     def has_no_folder(self) -> bool:

@@ -1,5 +1,5 @@
-"""Checks a range of a log where it is: its structure, and the consume queues that lead to it. For the sidecar, which
-answers with results instead of bytes.
+"""Checks a range of a log where it is: its structure, and the consume queues and index files that lead to it. For the
+sidecar, which answers with results instead of bytes.
 
 The range is read once, in small pieces with a rest after each one: the caller replicates in the same process.
 """
@@ -11,7 +11,9 @@ from typing import Final, NamedTuple
 
 from rocketmq_commitlog.errors import AbsentError
 from rocketmq_commitlog.folder import LogFolder
+from rocketmq_commitlog.index_files import RecordsSeen, check_indexes
 from rocketmq_commitlog.queue_files import check_queues
+from rocketmq_formats.soundness.indexes import IndexCheck
 from rocketmq_formats.soundness.places import Extent
 from rocketmq_formats.soundness.queue_states import QueueState
 from rocketmq_formats.soundness.rows import pieces_batches
@@ -30,6 +32,8 @@ class RangeResult(NamedTuple):
 
     structure: Structure | None
     queues: tuple[QueueState, ...] | None
+    indexes: IndexCheck | None = None
+    """None also without index files."""
 
 
 def check_range(
@@ -45,8 +49,8 @@ def check_range(
     """
     Args:
         until: nothing is read from here on, or from `OVERHANG` behind the extent.
-        queues_in: the storePathRootDir with the consume queues; None: they are not checked.
-        rest: called with the bytes just read, after each piece and each queue.
+        queues_in: the storePathRootDir with the consume queues and index files; None: they are not checked.
+        rest: called with the bytes just read, after each piece, each queue and each index file.
         sleep: between two reads of queues that seem wrong, in seconds.
 
     Raises:
@@ -79,6 +83,10 @@ def check_range(
     del for_structure  # or `tee` would keep all pieces for it
     if queues_in is None:
         return RangeResult(found, None)
-    batches = pieces_batches(for_queues, extent, until, log.segment_size or PIECE)
-    states = check_queues(batches, extent, {_SELF: queues_in}, sleep=sleep, rest=rest)
-    return RangeResult(found, tuple(states[_SELF]) if whole else None)
+    stores = {_SELF: queues_in}
+    seen = RecordsSeen(pieces_batches(for_queues, extent, until, log.segment_size or PIECE), stores.values())
+    states = check_queues(seen, extent, stores, sleep=sleep, rest=rest)
+    if not whole:
+        return RangeResult(found, None)
+    indexes = check_indexes(seen, extent, stores, sleep=sleep, rest=rest)
+    return RangeResult(found, tuple(states[_SELF]), indexes.get(_SELF))

@@ -89,7 +89,7 @@ def read_state(
         UnreadableError: rights, a broken disk.
     """
     with LogFolder(paths.commit_log, segment_size=segment_size) as log:
-        before = _epochs(paths, sleep)
+        before = read_epochs(paths, sleep)
         for _ in range(TRIES - 1):
             state = _read_once(paths, log, sleep)
             if state.epochs == before:
@@ -113,12 +113,17 @@ def _read_once(paths: LogPaths, log: LogFolder, sleep: Callable[[float], None]) 
         segment_size=log.segment_size,
         segments=tuple(log.segments),
         short=log.short,
-        epochs=_epochs(paths, sleep),
+        epochs=read_epochs(paths, sleep),
     )
 
 
-def _epochs(paths: LogPaths, sleep: Callable[[float], None]) -> EpochList:
-    """The file, or its backup while it is missing or damaged; neither is there: no epochs."""
+def read_epochs(paths: LogPaths, sleep: Callable[[float], None] = time.sleep) -> EpochList:
+    """The file, or its backup while it is missing or damaged; neither is there: no epochs.
+
+    Raises:
+        SmallFileError: neither can be understood.
+        UnreadableError: rights, a broken disk.
+    """
     path = paths.epoch_file
     backup = path.with_name(path.name + ".bak")
     problem: EpochFileError | None = None

@@ -60,7 +60,7 @@ class VerifyKeys(Settings, frozen=True):
         ),
     ] = 0.0
     structure: Annotated[bool, key("Checks that new bytes are a chain of sound records.")] = True
-    queues: Annotated[bool, key("Checks consume queues against new bytes of the log.")] = True
+    queues: Annotated[bool, key("Checks consume queues and index files against new bytes of the log.")] = True
     allow_unreachable: Annotated[
         bool, key("A run counts as verified if two replicas could be read, even if another could not.")
     ] = False

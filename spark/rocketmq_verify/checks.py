@@ -2,9 +2,9 @@
 `job`.
 
 Replicas that agree have one structure, so each byte is checked in one of them: the best one that has it, the next one
-where that lacks it or cannot be read. Consume queues are each replica's own: where there are files, they are checked
-against the log of one replica; a sidecar checks those of its replica against the replica's own log. Only results travel
-from sidecars.
+where that lacks it or cannot be read. Consume queues and index files are each replica's own: where there are files,
+they are checked against the log of one replica; a sidecar checks those of its replica against the replica's own log.
+Only results travel from sidecars.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ from rocketmq_verify.domain.findings import Finding, Kind
 from rocketmq_verify.domain.model import ReplicaName
 from rocketmq_verify.domain.planning.chunks import Plan, common, covered, merged, without
 from rocketmq_verify.domain.planning.lineage import Lineage
-from rocketmq_verify.domain.shapes import bad_queues, bad_structure, joined
+from rocketmq_verify.domain.shapes import bad_indexes, bad_queues, bad_structure, joined
 from rocketmq_verify.engine.scanner import Errors, Scanner
 from rocketmq_verify.run import Checked, QueueSummary
 from rocketmq_verify.sources.source import UNSERVED
@@ -117,7 +117,7 @@ def _without_leads(found: Structure, share: Share) -> Structure:
 def check_queues(
     scanner: Scanner, places: Sequence[Place], work: Work, lineage: Lineage, *, known: Sequence[Extent]
 ) -> Checked:
-    """Check the consume queues of all these replicas, as far as the plan reads the log as a whole."""
+    """Check the consume queues and index files of all these replicas, as far as the plan reads the log as a whole."""
     left = pieces = wanted(work.plan)
     findings: list[Finding] = []
     summary: QueueSummary | None = None
@@ -137,14 +137,17 @@ def check_queues(
             (faulty.replica, faulty.topic, faulty.queue_id, faulty.extent, faulty.check) for faulty in found.faulty
         ]
         findings += bad_queues(rows, lineage, known)
+        findings += bad_indexes([(one.replica, one.extent, one.check) for one in found.faulty_indexes], lineage, known)
         suspects += found.suspects
-        before = summary or QueueSummary(units=0, lag=0, superseded=0, faults=0)
-        summary = QueueSummary(
-            units=before.units + found.units,
-            lag=before.lag + found.lag,
-            superseded=before.superseded + found.superseded,
-            faults=before.faults + found.faults,
+        counts = QueueSummary(
+            units=found.units,
+            lag=found.lag,
+            superseded=found.superseded,
+            faults=found.faults,
+            index_entries=found.index_entries,
+            index_faults=found.index_faults,
         )
+        summary = counts.plus(summary)
     return Checked(
         findings=tuple(findings),
         queues=summary,

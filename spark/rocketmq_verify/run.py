@@ -66,7 +66,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Consume queues of all replicas."""
+    """Consume queues and index files of all replicas."""
 
     units: int
     """Compared with their records."""
@@ -75,6 +75,9 @@ class QueueSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     superseded: int
     """Records of a topic that was deleted and created again."""
     faults: int
+    index_entries: int = 0
+    """Of index files, compared with their records; 0: the stores have none."""
+    index_faults: int = 0
 
     def plus(self, other: "QueueSummary | None") -> "QueueSummary":
         """The counts of both."""
@@ -85,6 +88,8 @@ class QueueSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             lag=self.lag + other.lag,
             superseded=self.superseded + other.superseded,
             faults=self.faults + other.faults,
+            index_entries=self.index_entries + other.index_entries,
+            index_faults=self.index_faults + other.index_faults,
         )
 
 
@@ -123,7 +128,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
         """This and what was checked next."""
         queues = self.queues if other.queues is None else other.queues.plus(self.queues)
         return Checked(
-            findings=(*self.findings, *other.findings),
+            findings=tuple(dict.fromkeys((*self.findings, *other.findings))),  # a file's header is seen by each leg
             structure=added(self.structure, other.structure),
             queues=queues,
             suspects=(*self.suspects, *other.suspects),

@@ -60,9 +60,9 @@ def go_client() -> Client:
     def make(folder: Path) -> None:
         # no cgo: half of the time of a first compilation
         environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOWORK": "off"}
-        _run([go, "build", "-o", str(folder / "client"), "."], cwd=_HERE / "go", environment=environment)
+        run([go, "build", "-o", str(folder / "client"), "."], cwd=_HERE / "go", environment=environment)
 
-    return Client("go", [str(_made("go", sources, make) / "client")], clean_environment())
+    return Client("go", [str(made("go", sources, make) / "client")], clean_environment())
 
 
 def cpp_client() -> Client:
@@ -72,9 +72,9 @@ def cpp_client() -> Client:
     def make(folder: Path) -> None:
         options = ["--quiet", "--disable-pip-version-check", "--require-hashes", "--no-deps", "--only-binary", ":all:"]
         command = [sys.executable, "-m", "pip", "install", *options, "--target", str(folder), "-r", str(requirements)]
-        _run(command, cwd=folder, environment=os.environ)
+        run(command, cwd=folder, environment=os.environ)
 
-    packages = _made("cpp", [requirements], make)
+    packages = made("cpp", [requirements], make)
     environment = {**clean_environment(), "PYTHONPATH": str(packages), "HOME": str(packages)}
     return Client("cpp", [sys.executable, str(_HERE / "cpp" / "client.py")], environment)
 
@@ -89,9 +89,9 @@ def node_client() -> Client:
     def make(folder: Path) -> None:
         for source in sources:
             shutil.copy(source, folder)
-        _run([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=folder, environment=os.environ)
+        run([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=folder, environment=os.environ)
 
-    environment = {**clean_environment(), "NODE_PATH": str(_made("node", sources, make) / "node_modules")}
+    environment = {**clean_environment(), "NODE_PATH": str(made("node", sources, make) / "node_modules")}
     return Client("node", ["node", str(_HERE / "node" / "client.js")], environment, modes=("cluster", "broadcast"))
 
 
@@ -140,7 +140,7 @@ class Running(OwnedProcess):
             self.close()
 
 
-def _made(name: str, sources: Sequence[Path], make: Callable[[Path], None]) -> Path:
+def made(name: str, sources: Sequence[Path], make: Callable[[Path], None]) -> Path:
     """The folder that `make` filled from these sources, now or earlier."""
     digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()[:16]
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rocketmq-ha"
@@ -157,7 +157,8 @@ def _made(name: str, sources: Sequence[Path], make: Callable[[Path], None]) -> P
     return folder
 
 
-def _run(command: Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -> None:
+def run(command: Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -> None:
+    """Raises `ClientUnavailableError`: the command fails, or takes too long."""
     try:
         result = subprocess.run(
             list(command),

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from rocketmq_demo.apache import jars
 from rocketmq_demo.ports import NoFreePortsError, PortPool
-from tests.interop import foreign
+from tests.interop import browser, foreign
 from tests.lab import programs
 from tests.needed import IN_CI
 
@@ -33,6 +33,7 @@ CHECKS: dict[str, Callable[[], object]] = {
     "the Go client": foreign.go_client,
     "the C++ client": foreign.cpp_client,
     "the Node client": foreign.node_client,
+    "the browser": browser.browser_folder,
     "disk": _disk,
     "ports": _ports,
 }

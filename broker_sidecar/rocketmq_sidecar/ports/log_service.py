@@ -238,7 +238,8 @@ def _answers(result: RangeResult) -> Iterator[pb.CheckResponse]:
         check, emptied = _with_fewer_faults(state.check, most), _with_fewer_faults(state.emptied, most)
         described += sum(len(kept.faults) for kept in (check, emptied) if kept is not None)
         states.append(msgspec.json.encode(replace(state, check=check, emptied=emptied)))
-    yield pb.CheckResponse(structure=structure, queues=states[:QUEUES_A_MESSAGE])
+    indexes = b"" if result.indexes is None else msgspec.json.encode(result.indexes)
+    yield pb.CheckResponse(structure=structure, queues=states[:QUEUES_A_MESSAGE], indexes=indexes)
     for index in range(QUEUES_A_MESSAGE, len(states), QUEUES_A_MESSAGE):
         yield pb.CheckResponse(queues=states[index : index + QUEUES_A_MESSAGE])
 

@@ -50,6 +50,8 @@ class Columns(NamedTuple):
     """What the record's unit in its consume queue must have; None: unknown (a delayed message, no levels)."""
     queued: Sequence[bool]
     """Whether there must be a unit: not for transactions that are prepared or rolled back, nor for inner batches."""
+    properties: Sequence[bytes]
+    """As they are stored."""
 
 
 class Batch(NamedTuple):
@@ -60,7 +62,7 @@ class Batch(NamedTuple):
     """Physical offset of the first byte that was not processed: an incomplete record, or the end."""
 
 
-Row: TypeAlias = tuple[str, int, int, int, int, int, int, bool, str | None, int | None, bool]
+Row: TypeAlias = tuple[str, int, int, int, int, int, int, bool, str | None, int | None, bool, bytes]
 
 
 def batches(
@@ -156,10 +158,25 @@ class _Reader:
             if name == _SCHEDULE:
                 break
             topic = topics.get(name) or self._topic(name)
-            keys = find_property(tail[topic_end + 2 :], KEYS) if _KEYS in tail else None
-            code = tags_code(find_property(tail[topic_end + 2 :], TAGS)) if _TAGS in tail else 0
+            properties = tail[topic_end + 2 :]
+            keys = find_property(properties, KEYS) if _KEYS in tail else None
+            code = tags_code(find_property(properties, TAGS)) if _TAGS in tail else 0
             crc_ok = not body_length or crc32(view[at + head : body_end]) & 0x7FFFFFFF == body_crc
-            append((topic, queue_id, queue_offset, place, timestamp, size, body_length, crc_ok, keys, code, True))
+            row = (
+                topic,
+                queue_id,
+                queue_offset,
+                place,
+                timestamp,
+                size,
+                body_length,
+                crc_ok,
+                keys,
+                code,
+                True,
+                properties,
+            )
+            append(row)
             left -= 1
             at = stop
         return base + at
@@ -194,6 +211,7 @@ class _Reader:
             find_property(record.properties, KEYS),
             self._code(record.topic, record.properties, record.store_timestamp),
             has_unit(record.sys_flag),
+            bytes(record.properties),
         )
 
     def _code(self, topic: bytes, properties: bytes, store_timestamp: int) -> int | None:

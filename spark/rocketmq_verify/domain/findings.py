@@ -242,6 +242,19 @@ class Kind(StrEnum):
     )
     """Bytes that no record uses differ: the rest of a blank at the end of a file, which brokers may not overwrite."""
 
+    INDEX_MISMATCH = (
+        "indexMismatch",
+        Traits(
+            severity=Severity.INFORMATION,
+            title="index file",
+            advice="Nothing is lost, but queries by key on {who} may miss messages, or not end. Stop it, move its "
+            "index and consumequeue directories away, start it; it builds both again (a master: switch over first).",
+            explains_difference=False,
+            covers_extent=False,
+        ),
+    )
+    """An entry of an index file does not lead to a record with its key, or cannot be found."""
+
 
 class Copy(msgspec.Struct, frozen=True, kw_only=True):
     """One replica's copy of a differing record: some of its bytes, for people."""

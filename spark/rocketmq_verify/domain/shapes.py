@@ -1,10 +1,12 @@
-"""Findings of the structural check and of consume queues. Called by the job, after the replicas were compared."""
+"""Findings of the structural check, of consume queues and of index files. Called by `checks`, after the replicas were
+compared."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
 
+from rocketmq_formats.soundness.indexes import IndexCheck, IndexFault
 from rocketmq_formats.soundness.places import Extent, RecordName
 from rocketmq_formats.soundness.queues import QueueCheck
 from rocketmq_formats.soundness.structure import MAX_FAULTS, Fault, Structure, add_topics, join
@@ -16,6 +18,8 @@ MOST_NAMED: Final = 16
 """Faults reported one by one; of queues, in each queue."""
 MOST_QUEUES: Final = 16
 """Queues reported one by one, of each replica."""
+MOST_ENTRIES: Final = 16
+"""Entries of index files reported one by one, of each replica."""
 
 
 def joined(parts: Iterable[Structure]) -> Structure | None:
@@ -148,3 +152,56 @@ def bad_queues(
             )
         )
     return findings
+
+
+def bad_indexes(
+    found: Iterable[tuple[ReplicaName, Extent, IndexCheck]], lineage: Lineage, reported: Sequence[Extent]
+) -> list[Finding]:
+    """Index files that do not lead to their messages, without records that are already reported as damaged.
+
+    Args:
+        found: replica, the range of the log that was checked, the result.
+    """
+    faults: dict[ReplicaName, dict[IndexFault, int]] = {}
+    more: dict[ReplicaName, int] = {}
+    for replica, extent, check in found:
+        own = faults.setdefault(replica, {})
+        for fault in (*check.faults, *check.files):
+            place = fault.physical_offset
+            if place is None or not any(other.start <= place < other.end for other in reported):
+                own.setdefault(fault, _start(lineage, replica, extent) if place is None else max(place, 0))
+        more[replica] = more.get(replica, 0) + check.fault_count - len(check.faults)
+    findings = []
+    for replica, own in sorted(faults.items()):
+        named = sorted(own.items(), key=lambda pair: (pair[1], pair[0].file, pair[0].entry or 0))[:MOST_ENTRIES]
+        findings += [_bad_entry(replica, fault, at, lineage) for fault, at in named]
+        rest = len(own) - len(named) + more[replica]
+        if rest and named:
+            last = named[-1][1]
+            findings.append(
+                Finding(
+                    kind=Kind.INDEX_MISMATCH,
+                    replicas=(replica,),
+                    extent=Extent(last, last),
+                    detail=f"{replica}: {rest} more entries of index files do not lead to their messages",
+                )
+            )
+    return findings
+
+
+def _start(lineage: Lineage, replica: ReplicaName, extent: Extent) -> int:
+    """Where the log of this replica begins: a bad file is seen from each extent, and reported once."""
+    zone = lineage.zone(replica)
+    return extent.start if zone is None else zone.extent.start
+
+
+def _bad_entry(replica: ReplicaName, fault: IndexFault, at: int, lineage: Lineage) -> Finding:
+    known = fault.physical_offset is not None
+    return Finding(
+        kind=Kind.INDEX_MISMATCH,
+        replicas=(replica,),
+        extent=Extent(at, at),
+        segment=at - at % lineage.segment_size if known else None,
+        epoch=lineage.epoch_at(at) if known else None,
+        detail=f"{replica}: index file {fault.file}: {fault.detail} ({fault.reason.value})",
+    )

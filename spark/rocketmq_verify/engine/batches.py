@@ -70,6 +70,8 @@ _QUEUES: Final = (
     ("lag", pa.int64()),
     ("superseded", pa.int64()),
     ("faults", pa.int64()),
+    ("indexEntries", pa.int64()),
+    ("indexFaults", pa.int64()),
     ("check", pa.string()),
     ("error", pa.string()),
 )
@@ -130,7 +132,9 @@ def _records(source: Source, task: Task) -> Iterator[pa.RecordBatch]:
         for columns in record_columns(source, extent, task.zone.extent.end, task.work.plan.segment_size):
             count = len(columns.topic)
             arrays = [pa.array([task.place.name] * count, pa.string())]
-            arrays += [pa.array(column, field.type) for column, field in zip(columns, list(schema)[1:-1], strict=True)]
+            arrays += [
+                pa.array(column, field.type) for column, field in zip(columns[:-1], list(schema)[1:-1], strict=True)
+            ]
             yield pa.RecordBatch.from_arrays([*arrays, pa.nulls(count, pa.string())], schema=schema)
 
 

@@ -11,18 +11,15 @@ from typing import Any, Final
 
 import msgspec
 
-from rocketmq_formats.soundness.places import Extent
-from rocketmq_formats.soundness.queues import QueueCheck
 from rocketmq_formats.soundness.structure import Structure
 from rocketmq_verify.domain.inquiry.compare import Tally, compare
 from rocketmq_verify.domain.model import Chunk, ChunkDigest, ReplicaName
 from rocketmq_verify.domain.planning.chunks import split
 from rocketmq_verify.domain.planning.lineage import Lineage
 from rocketmq_verify.engine.scanner import Errors, Queues
-from rocketmq_verify.engine.task_rows import Row, checked
+from rocketmq_verify.engine.task_rows import Row, checked, counted, with_faults
 from rocketmq_verify.progress import Progress
 from rocketmq_verify.sources.open_source import open_source
-from rocketmq_verify.sources.queues import QueueResult
 from rocketmq_verify.sources.replicas import in_parallel
 from rocketmq_verify.sources.source import Source, SourceError
 from rocketmq_verify.sources.work import Content, Place, Task, Work, tasks
@@ -73,12 +70,9 @@ class LocalScanner:
         errors = Errors()
         found = Queues()
         for row in self._rows(place, Content.QUEUES, work, errors):
-            found = found.plus(units=row["units"], lag=row["lag"], superseded=row["superseded"], faults=row["faults"])
-            if row["faults"]:
-                extent = Extent(row["start"], row["end"])
-                check = msgspec.json.decode(row["check"], type=QueueCheck)
-                result = QueueResult(ReplicaName(row["replica"]), row["topic"], row["queueId"], extent, check)
-                found = found.with_faulty(result)
+            found = counted(found, row)
+            if row["faults"] or row["indexFaults"]:
+                found = with_faults(found, row)
         return found, errors
 
     def _rows(self, place: Place, content: Content, work: Work, errors: Errors) -> Iterator[Row]:

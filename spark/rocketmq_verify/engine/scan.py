@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from rocketmq_formats.soundness.places import Extent
-from rocketmq_formats.soundness.queues import QueueCheck
 from rocketmq_formats.soundness.structure import Structure
 from rocketmq_formats.store.epoch_file import EpochList
 from rocketmq_verify.domain.inquiry.cells import HALVES
@@ -22,9 +20,8 @@ from rocketmq_verify.domain.planning.lineage import Lineage
 from rocketmq_verify.engine.datasource import NAME
 from rocketmq_verify.engine.scanner import Errors, Queues
 from rocketmq_verify.engine.session import Engine
-from rocketmq_verify.engine.task_rows import NOWHERE
+from rocketmq_verify.engine.task_rows import NOWHERE, counted, with_faults
 from rocketmq_verify.progress import Progress
-from rocketmq_verify.sources.queues import QueueResult
 from rocketmq_verify.sources.work import Content, Place, Work
 
 if TYPE_CHECKING:
@@ -161,9 +158,10 @@ def structures(spark: "SparkSession", place: Place, work: Work, *, at_once: int)
 
 
 def queues(spark: "SparkSession", place: Place, work: Work, *, at_once: int) -> tuple[Queues, Errors]:
-    """Consume queues of the work's `queues_of` against the log of one replica."""
+    """Consume queues and index files of the work's `queues_of` against the log of one replica."""
     table = frame(spark, (place,), Content.QUEUES, work, at_once=at_once)
-    key = F.when((F.col("faults") > 0) | F.col("error").isNotNull(), F.monotonically_increasing_id())
+    faulty = (F.col("faults") > 0) | (F.col("indexFaults") > 0)
+    key = F.when(faulty | F.col("error").isNotNull(), F.monotonically_increasing_id())
     totals = (
         table.withColumn("key", key)
         .groupBy("key")
@@ -172,6 +170,7 @@ def queues(spark: "SparkSession", place: Place, work: Work, *, at_once: int) -> 
             F.sum("lag").alias("lag"),
             F.sum("superseded").alias("superseded"),
             F.sum("faults").alias("faults"),
+            F.sum("indexEntries").alias("indexEntries"),
             F.first(F.struct("replica", "topic", "queueId", "start", "end", "check", "error")).alias("queue"),
         )
     )
@@ -182,10 +181,7 @@ def queues(spark: "SparkSession", place: Place, work: Work, *, at_once: int) -> 
         if row["key"] is not None and one["error"] is not None:
             errors[ReplicaName(one["replica"])] = one["error"]
             continue
-        found = found.plus(units=row["units"], lag=row["lag"], superseded=row["superseded"], faults=row["faults"])
+        found = counted(found, row.asDict())
         if row["key"] is not None:
-            extent = Extent(one["start"], one["end"])
-            check = msgspec.json.decode(one["check"], type=QueueCheck)
-            result = QueueResult(ReplicaName(one["replica"]), one["topic"], one["queueId"], extent, check)
-            found = found.with_faulty(result)
+            found = with_faults(found, one.asDict())
     return found, errors

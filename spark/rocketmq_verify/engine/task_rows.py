@@ -1,7 +1,7 @@
 """The rows of the checks that a task makes, as plain dicts: `batches` makes Arrow of them for Spark, `local` takes them
 as they are, because Arrow's import takes longer than a small run."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from rocketmq_formats.soundness import rows
+from rocketmq_formats.soundness.indexes import IndexCheck
 from rocketmq_formats.soundness.places import Extent
-from rocketmq_formats.soundness.queue_states import QueueState
+from rocketmq_formats.soundness.queues import QueueCheck
 from rocketmq_verify.domain.model import ReplicaName
+from rocketmq_verify.engine.scanner import Queues
 from rocketmq_verify.sources.open_source import open_source
-from rocketmq_verify.sources.queues import QueueResult, check_queues
+from rocketmq_verify.sources.queues import Derived, IndexResult, QueueResult, check_derived
 from rocketmq_verify.sources.replicas import in_parallel
 from rocketmq_verify.sources.source import SIDECAR, GoneError, Source, SourceError, SourceOptions
 from rocketmq_verify.sources.work import QUEUE_EXTENT, Content, Place, Task, Work
@@ -76,9 +78,9 @@ def queues(source: Source, task: Task) -> Iterator[list[Row]]:
         for whole in task.extents():
             for start in range(whole.start, whole.end, QUEUE_EXTENT):
                 extent = Extent(start, min(start + QUEUE_EXTENT, whole.end))
-                others: dict[str, Sequence[QueueState]] = {}
+                others: dict[str, Derived] = {}
                 # each reads its own log, at the limited rate
-                calls = {name: partial(_remote_queues, sidecar, extent, task.work) for name, sidecar in remote.items()}
+                calls = {name: partial(_remote, sidecar, extent, task.work) for name, sidecar in remote.items()}
                 for name, found in in_parallel(calls).items():
                     if isinstance(found, SourceError):
                         del remote[name]
@@ -91,11 +93,11 @@ def queues(source: Source, task: Task) -> Iterator[list[Row]]:
                 pieces = source.stream(Extent(extent.start, until)) if here else ()
                 records = rows.pieces_batches(pieces, extent, until, size)
                 try:
-                    results = check_queues(records, extent, here, others)
+                    results = check_derived(records, extent, here, others)
                 except GoneError:
                     continue  # others may still have it, and units that point there; nothing is known about them
                 if results:
-                    yield [_queue_row(result, extent) for result in results]
+                    yield [_result_row(result) for result in results]
 
 
 def _sidecar(place: Place, options: SourceOptions) -> "SidecarSource":
@@ -104,32 +106,58 @@ def _sidecar(place: Place, options: SourceOptions) -> "SidecarSource":
     return SidecarSource(place.name, place.spec.removeprefix(f"{SIDECAR}:"), options)
 
 
-def _remote_queues(sidecar: "SidecarSource", extent: Extent, work: Work) -> tuple[QueueState, ...]:
+def _remote(sidecar: "SidecarSource", extent: Extent, work: Work) -> Derived:
     """As far as the replica's own log is compared; nothing if it has expired there."""
     zone = work.zone(sidecar.name)
     own = extent if zone is None else extent.meet(zone.extent)
+    nothing = Derived((), None)
     if not own.length:
-        return ()
+        return nothing
     try:
-        return sidecar.queues(own, own.end if zone is None else zone.extent.end)
+        return sidecar.derived(own, own.end if zone is None else zone.extent.end)
     except GoneError:
-        return ()
+        return nothing
 
 
-def _queue_row(result: QueueResult, extent: Extent) -> Row:
-    return {
+def _result_row(result: QueueResult | IndexResult) -> Row:
+    row: Row = {
         "replica": result.replica,
+        "start": result.extent.start,
+        "end": result.extent.end,
+        "check": msgspec.json.encode(result.check).decode(),
+    }
+    if isinstance(result, IndexResult):
+        counts = dict.fromkeys(("units", "lag", "superseded", "faults"), 0)
+        row |= {"topic": None, "queueId": None}
+        faults = result.check.fault_count + len(result.check.files)
+        return row | counts | {"indexEntries": result.check.entries, "indexFaults": faults}
+    return row | {
         "topic": result.topic,
         "queueId": result.queue_id,
-        "start": extent.start,
-        "end": extent.end,
         "units": result.check.units,
         "lag": result.check.lag,
         "superseded": result.check.superseded,
         "faults": result.check.fault_count,
-        "check": msgspec.json.encode(result.check).decode(),
-        "error": None,
+        "indexEntries": 0,
+        "indexFaults": 0,
     }
+
+
+def counted(queues: Queues, row: Row) -> Queues:
+    """With the counts of a row, or of the sums of many. Those of bad indexes are for `with_faults`."""
+    found = queues.plus(units=row["units"], lag=row["lag"], superseded=row["superseded"], faults=row["faults"])
+    return msgspec.structs.replace(found, index_entries=found.index_entries + row["indexEntries"])
+
+
+def with_faults(queues: Queues, row: Row) -> Queues:
+    """With what a row that has faults describes."""
+    replica, extent = ReplicaName(row["replica"]), Extent(row["start"], row["end"])
+    if row["topic"] is None:
+        return queues.with_faulty_index(
+            IndexResult(replica, extent, msgspec.json.decode(row["check"], type=IndexCheck))
+        )
+    check = msgspec.json.decode(row["check"], type=QueueCheck)
+    return queues.with_faulty(QueueResult(replica, row["topic"], row["queueId"], extent, check))
 
 
 _MAKERS: Final[dict[Content, Callable[[Source, Task], Iterator[list[Row]]]]] = {

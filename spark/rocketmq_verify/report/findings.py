@@ -66,6 +66,9 @@ def checks_section(checked: Checked) -> Iterable[Html]:
             f"Consume queues of all replicas: {queues.units} units point to their records{lag}; ",
             f"{queues.faults} faults.",
         )
+        if queues.index_entries or queues.index_faults:
+            text = f"{queues.index_entries} entries lead to their records; {queues.index_faults} faults."
+            yield el("p", f"Index files of all replicas: {text}")
     topics = sorted(found.topics.items(), key=lambda item: (-item[1].bytes, item[0])) if found is not None else []
     if topics:
         rows = [[topic, str(count.records), size(count.bytes)] for topic, count in topics[:MOST_TOPICS]]

@@ -84,6 +84,8 @@ def _work(run: Run) -> Iterator[str]:
     if checked.queues is not None:
         lag = f", {checked.queues.lag} records without a unit yet" if checked.queues.lag else ""
         yield f"Consume queues: {checked.queues.units} units checked{lag}, {checked.queues.faults} faults."
+        if checked.queues.index_entries or checked.queues.index_faults:
+            yield f"Index files: {checked.queues.index_entries} entries checked, {checked.queues.index_faults} faults."
     if run.oldest is not None:
         since, offset = when(run.oldest.since_ms), run.oldest.start
         yield f"Every byte that was compared was read since {since}; the oldest is at offset {offset}."

@@ -17,11 +17,13 @@ import msgspec
 from rocketmq_api.channels import ApiError, NoAnswerError
 from rocketmq_api.log_readers import BlockingLogReader, Checks, Range
 from rocketmq_api.log_view import MAX_CHECK, MAX_RANGES, MAX_READ, LogView
+from rocketmq_formats.soundness.indexes import IndexCheck
 from rocketmq_formats.soundness.places import Extent
 from rocketmq_formats.soundness.queue_states import QueueState
 from rocketmq_formats.soundness.structure import Structure
 from rocketmq_formats.store.epoch_file import EpochList, EpochOrderError
 from rocketmq_verify.domain.model import Chunk, ChunkDigest, ReplicaLog, ReplicaName
+from rocketmq_verify.sources.queues import Derived
 from rocketmq_verify.sources.source import (
     MOST_UNREADABLE,
     UNSERVED,
@@ -117,14 +119,15 @@ class SidecarSource(Opened):
                 raise SourceError(self.name, f"{self._address}: the structure of {found.extent} instead of {part}")
             yield found
 
-    def queues(self, extent: Extent, until: int) -> tuple[QueueState, ...]:
-        """The replica's consume queues against its own log in `extent`, at most `MAX_CHECK` bytes.
+    def derived(self, extent: Extent, until: int) -> Derived:
+        """The replica's consume queues and index files against its own log in `extent`, at most `MAX_CHECK` bytes.
 
         Raises:
             GoneError: the log does not have all of them (any longer).
         """
         answer = self._checked(extent, until, queues=True)
-        return tuple(self._decoded(state, QueueState) for state in answer.queues)
+        indexes = self._decoded(answer.indexes, IndexCheck) if answer.indexes else None
+        return Derived(tuple(self._decoded(state, QueueState) for state in answer.queues), indexes)
 
     def close(self) -> None:
         self._reader.close()

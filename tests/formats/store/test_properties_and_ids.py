@@ -100,6 +100,8 @@ def test_joining_ends_the_first_ones_last_pair() -> None:
         ("a", 97),
         ("TagA", 2598919),
         ("hello world", 1794106052),
+        ("a" * 256, -559411200),
+        ("a" * 257, -161877919),
         ("polygenelubricants", -(2**31)),
         ("😀", 1772899),
         ("\ud800", 55296),

@@ -309,6 +309,8 @@ def test_logs_agree_when_they_are_written_no_more(group: Group) -> None:
     assert verdict.queues is not None
     assert verdict.queues.units >= 3 * verdict.structure.records
     assert verdict.queues.lag == 0
+    assert verdict.queues.index_entries > verdict.structure.records  # an index file of each replica
+    assert verdict.queues.index_faults == 0
 
 
 def test_one_byte_is_named(group: Group, tmp_path: Path, engine: Engine) -> None:
@@ -321,6 +323,22 @@ def test_one_byte_is_named(group: Group, tmp_path: Path, engine: Engine) -> None
     code, verdict = verifying.verify(stores, engine=engine)
     assert code == 1
     verifying.assert_damaged(verdict, message, where=name, difference=at, epoch=copy.epoch_at(at))
+
+
+def test_an_entry_of_an_index_is_named(group: Group, tmp_path: Path, engine: Engine) -> None:
+    name, *_ = stores = group.stores
+    copy = Store.copy(stores[name], tmp_path / "copy")
+    stores[name] = copy.root
+    file = max((copy.root / "index").iterdir())
+    data = bytearray(file.read_bytes())
+    number = int.from_bytes(data[36:40]) // 2
+    data[40 + 50_000 * 4 + number * 20 + 2] ^= 1  # of the key's hash
+    file.write_bytes(data)
+    code, verdict = verifying.verify(stores, engine=engine)
+    assert code == 0
+    (finding,) = verdict.findings
+    assert (finding.kind, finding.replicas) == ("indexMismatch", (name,))
+    assert f"index file {file.name}: entry {number}: " in finding.detail
 
 
 def test_old_epochs_and_a_queue_are_verified(group: Group, tmp_path: Path, engine: Engine) -> None:

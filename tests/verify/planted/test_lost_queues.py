@@ -15,7 +15,7 @@ from rocketmq_formats.soundness.queues import QueueReason
 from rocketmq_formats.soundness.rows import Batch, Columns, batches
 from rocketmq_formats.store.consume_queue import pack_units
 from rocketmq_verify.domain.model import ReplicaName
-from rocketmq_verify.sources.queues import QueueResult, check_queues
+from rocketmq_verify.sources.queues import QueueResult, check_derived
 from rocketmq_verify.sources.work import Place
 from tests.verify.history.stores import QUEUE, TOPIC, save_all
 from tests.verify.planted.faults import SEGMENT, Group
@@ -71,8 +71,8 @@ def stores(group: Group, root: Path) -> dict[str, Path]:
 def check(group: Group, root: Path, until: int | None = None) -> dict[tuple[str, str], QueueResult]:
     until = group.master.end if until is None else until
     places = [Place(ReplicaName(one.name), f"files:{root / one.name}") for one in group.replicas]
-    found = check_queues(records(group, until), Extent(0, until), places, sleep=lambda _: None)
-    return {(one.replica, one.topic): one for one in found}
+    found = check_derived(records(group, until), Extent(0, until), places, sleep=lambda _: None)
+    return {(one.replica, one.topic): one for one in found if isinstance(one, QueueResult)}
 
 
 def faulty(found: dict[tuple[str, str], QueueResult]) -> dict[tuple[str, str], int]:
@@ -154,7 +154,7 @@ def test_records_with_one_number_twice_and_one_never_are_faults(group: Group, tm
     numbers[at] = 10
     places = [Place(ReplicaName(one.name), f"files:{tmp_path / one.name}") for one in group.replicas]
     wrong = [Batch(made._replace(queue_offset=numbers), group.master.end)]
-    found = check_queues(wrong, Extent(0, group.master.end), places, sleep=lambda _: None)
+    found = check_derived(wrong, Extent(0, group.master.end), places, sleep=lambda _: None)
     faults = {one.replica: one.check.faults for one in found if one.topic == made.topic[at]}
     for name in "abc":
         assert [(fault.queue_offset, fault.reason) for fault in faults[ReplicaName(name)]] == [
@@ -171,7 +171,7 @@ def test_a_number_far_away_hides_no_other(group: Group, tmp_path: Path, number: 
     numbers = [number if index == 14 else own for index, own in enumerate(made.queue_offset)]
     wrong = [Batch(made._replace(queue_offset=numbers), group.master.end)]
     places = [Place(ReplicaName(one.name), f"files:{tmp_path / one.name}") for one in group.replicas]
-    found = check_queues(wrong, Extent(0, group.master.end), places, sleep=lambda _: None)
+    found = check_derived(wrong, Extent(0, group.master.end), places, sleep=lambda _: None)
     faults = {(one.replica, one.topic): [fault.queue_offset for fault in one.check.faults] for one in found}
     assert faults == {(name, topic): [7] if topic == TOPIC else [] for name in "abc" for topic in (TOPIC, OTHER)}
 
@@ -298,6 +298,6 @@ def test_what_expires_while_it_is_checked_has_lost_nothing(group: Group, tmp_pat
             (tmp_path / "b" / "commitlog" / f"{0:020d}").unlink()
 
     places = [Place(ReplicaName(one.name), f"files:{tmp_path / one.name}") for one in group.replicas]
-    found = check_queues(records(group, group.master.end), Extent(0, group.master.end), places, sleep=sleep)
+    found = check_derived(records(group, group.master.end), Extent(0, group.master.end), places, sleep=sleep)
     assert looks == queue_files.ATTEMPTS - 1, "pauses are for all queues together"
     assert faulty({(one.replica, one.topic): one for one in found}) == {}

@@ -409,5 +409,5 @@ def test_a_sidecar_that_cannot_check_is_named_by_its_age(asking: Callable[..., S
         list(asking(Old()).structures(Extent(0, 9), 9, 1000))
     assert refused.value.reason == sources.UNSERVED
     with pytest.raises(SourceError) as refused:
-        asking(Old()).queues(Extent(0, 9), 9)
+        asking(Old()).derived(Extent(0, 9), 9)
     assert refused.value.reason == sources.UNSERVED

@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from struct import pack
@@ -22,9 +23,10 @@ from typing import NamedTuple
 from zlib import crc32
 
 from rocketmq_commitlog import queue_files
-from rocketmq_verify.domain.findings import Severity
+from rocketmq_verify.domain.findings import Kind, Severity
 from rocketmq_verify.sources.work import Place
 from tests.verify.history.stores import save_all
+from tests.verify.index_kit import LAYOUT, Index, Indexes, Layout, hash_of, keys_of, name_of
 from tests.verify.planted.faults import CHUNK, SEGMENT, Group, Message
 from tests.verify.ways.ways_kit import MOST, Outcome, Sidecars, sidecars, verify
 
@@ -35,6 +37,7 @@ TOPIC_AT = 1
 """Behind a body: the topic's first byte."""
 PROPERTIES_AT = 9
 """Behind a body: the first byte of the properties, after the topic and two lengths."""
+SMALL = Layout(slots=20, entries=80)
 UNCHECKED = ("topic", "properties", "time")
 """Nothing in a log speaks against these if they are wrong alike in all replicas."""
 TABLE = ("epochs",)
@@ -49,15 +52,23 @@ class Case(NamedTuple):
     guilty: frozenset[str]
     codes: frozenset[int] = frozenset({1})
     """Exit codes that are right if there are two replicas and some are guilty."""
+    bad_index: str | None = None
+    """The replica with damage in an index file, which is information."""
 
 
 def plant(seed: int, root: Path) -> Case:
     """The stores of this seed, in `root`."""
     chance = Random(seed)
-    group = _group(chance)
+    indexes: dict[str, Indexes] = {}
+    group = _group(chance, indexes)
     places = save_all(group, root)
     names = [str(replica.name) for replica in group.replicas]
+    if indexed := chance.random() < 0.5:
+        for name in names:
+            indexes[name].save(root / name)
     kind = chance.choice([*DAMAGES, "nothing"])
+    if indexed and chance.random() < 0.3:
+        return _damage_index(seed, root, group, indexes, places)
     everywhere = chance.random() < 0.4 and kind not in UNCHECKED + TABLE
     guilty = names if everywhere else [chance.choice(names)]
     first = max(group[name].min for name in names)
@@ -74,14 +85,22 @@ def plant(seed: int, root: Path) -> Case:
     return Case(text, places, frozenset(done), frozenset({1, 3} if kind == "tail" and not everywhere else {1}))
 
 
-def _group(chance: Random) -> Group:
-    """At rest: in sync, or with slaves that lag, or with what an old master had alone."""
+def _group(chance: Random, indexes: dict[str, Indexes] | None = None) -> Group:
+    """At rest: in sync, or with slaves that lag, or with what an old master had alone. `indexes`: of each replica, are
+    filled."""
     group = Group(chance.randint(1, MOST))
+    followed = {} if indexes is None else indexes
+    followed |= {str(one.name): Indexes(chance.choice([LAYOUT, SMALL])) for one in group.replicas}
     for _ in range(chance.randint(1, 3)):
         group.fill(chance.randint(10, 40), chance.choice([80, 300, 900]))
         if chance.random() < 0.5:
+            for _ in range(chance.choice([0, 0, 1, 4])):
+                group.put(chance.choice([80, 900]))
+            _follow(group, followed)
             group.elect(chance.choice(group.replicas))
+            group.clock -= chance.choice([0, 9_990, 12_000])  # a failover within a second, or to a clock that is late
             group.sync()
+        _follow(group, followed)
     group.sync()
     for replica in group.replicas:
         if chance.random() < 0.25 and replica.end > 2 * SEGMENT:
@@ -90,9 +109,80 @@ def _group(chance: Random) -> Group:
         group.put(chance.choice([80, 900]))
     if group.slaves and chance.random() < 0.5:
         group.copy(chance.choice(group.slaves), chance.randint(1, 3000))
+    _follow(group, followed)
     if group.slaves and chance.random() < 0.2:
         group.elect(chance.choice(group.slaves))
     return group
+
+
+def _follow(group: Group, indexes: dict[str, Indexes]) -> None:
+    """Each broker indexes what it has of the master's log."""
+    for replica in group.replicas:
+        have = [
+            one
+            for one in group.messages
+            if one.end <= replica.end and replica.data[one.offset : one.end] == group.master.data[one.offset : one.end]
+        ]
+        indexes[str(replica.name)].follow(bytes(replica.data), have)
+
+
+INDEX_DAMAGES = ("hash", "place", "seconds", "chain", "slot", "zeros", "count", "end")
+
+
+def _damage_index(seed: int, root: Path, group: Group, indexes: dict[str, Indexes], places: tuple[Place, ...]) -> Case:
+    """In the entry of a message that all have, behind another one of its epoch that has its entries too."""
+    chance = Random(seed)
+    name, kind = chance.choice(sorted(indexes)), chance.choice(INDEX_DAMAGES)
+    first = max(replica.min for replica in group.replicas)
+    confirmed = min(replica.confirm for replica in group.replicas)
+    text = f"seed {seed}: {len(places)} replicas, index {kind} in {name}"
+    starts = {start for replica in group.replicas for _, start in replica.epochs}
+    candidates = [
+        (one, file, number)
+        for before, one in pairwise(group.messages)
+        if first <= before.offset and one.end <= confirmed
+        if not any(before.offset < start <= one.offset for start in starts)
+        for file, index in enumerate(indexes[name].files)
+        if _entries(index, group, before) >= 2
+        for number, (key, offset) in enumerate(index.places)
+        if offset == one.offset and key in _keys(group, one) and number > 1
+    ]
+    if not candidates:
+        return Case(f"{text}: sound", places, frozenset())
+    message, file, number = chance.choice(candidates)
+    index = indexes[name].files[file]
+    layout, at = index.layout, index.layout.at(number)
+    slot = layout.slot_at(hash_of(index.places[number][0]) % layout.slots)
+    changes = {
+        "hash": (at + chance.randrange(4), None),
+        "place": (at + 4, pack(">q", message.offset + 1)),
+        "seconds": (at + 12, pack(">i", chance.choice([99, -1, 1 << 30]))),
+        "chain": (at + 16, pack(">i", number)),
+        "slot": (slot, bytes(4)),
+        "zeros": (at, bytes(20 * chance.randint(1, 3))),
+        "count": (36, pack(">i", chance.choice([layout.entries + 1, 1, 0, -1, index.count - 1]))),
+        "end": (24 + chance.randrange(8), None),
+    }
+    where, data = changes[kind]
+    path = root / name / "index" / name_of(file)
+    whole = bytearray(path.read_bytes())
+    if data is None:
+        whole[where] ^= 1
+    else:
+        whole[where : where + len(data)] = data
+    path.write_bytes(whole[: layout.size])
+    return Case(f"{text} of entry {number} at {message.offset}", places, frozenset(), bad_index=name)
+
+
+def _keys(group: Group, one: Message) -> set[str]:
+    data = bytes(group.master.data[one.body_start + one.body_length + PROPERTIES_AT : one.end])
+    return {f"Orders#{key}" for key in keys_of(data)}
+
+
+def _entries(index: Index, group: Group, one: Message) -> int:
+    """How many right ones it has."""
+    keys = _keys(group, one)
+    return sum(offset == one.offset and key in keys for key, offset in index.places)
 
 
 def _damage(store: Path, kind: str, message: Message, chance: Random) -> bool:
@@ -228,17 +318,18 @@ def judge(case: Case, found: Outcome) -> str | None:
     """What is wrong with the verdict; None: nothing."""
     told = {str(name) for finding in found.findings for name in finding.replicas}
     code = found.verdict.exit_code
-    if not case.guilty and code == 1:
-        return f"{case.text}: a false alarm: {found.findings}"
-    if len(case.places) < 2:
-        return None if code == 3 else f"{case.text}: verified one replica alone"
-    if not case.guilty and code:
-        return f"{case.text}: not verified: {found.verdict.summary}"
-    if case.guilty and code not in case.codes:
-        return f"{case.text}: a false 'aligned' ({code}): {found.verdict.summary}"
-    if case.guilty and not case.guilty <= told:
-        return f"{case.text}: only {told} were told"
-    return None
+    bad = {str(name) for one in found.findings if one.kind is Kind.INDEX_MISMATCH for name in one.replicas}
+    several = len(case.places) > 1
+    wrong = {
+        f"a false alarm: {found.findings}": not case.guilty and code == 1,
+        f"a false alarm of an index: {found.findings}": not case.guilty and bad - {case.bad_index},
+        f"a false 'aligned' of an index: {found.verdict.summary}": several and case.bad_index and not bad,
+        "verified one replica alone": not several and code != 3,
+        f"not verified: {found.verdict.summary}": several and not case.guilty and code,
+        f"a false 'aligned' ({code}): {found.verdict.summary}": several and case.guilty and code not in case.codes,
+        f"only {told} were told": several and not case.guilty <= told,
+    }
+    return next((f"{case.text}: {why}" for why, it_is in wrong.items() if it_is), None)
 
 
 def run(seed: int, doors: Sidecars | None) -> str | None:

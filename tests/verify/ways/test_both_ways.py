@@ -13,9 +13,11 @@ from rocketmq_commitlog.errors import UnreadableError
 from rocketmq_commitlog.folder import LogFolder
 from rocketmq_commitlog.state import NATIVE_IDENTITY
 from rocketmq_formats.store.consume_queue import pack_units
+from rocketmq_formats.store.index_file import HEADER_SIZE, SLOT_SIZE
 from rocketmq_formats.store.segment_names import segment_name
-from rocketmq_verify.domain.findings import Kind
+from rocketmq_verify.domain.findings import Kind, Severity
 from tests.verify.history.stores import QUEUE, TOPIC, save_all
+from tests.verify.index_kit import LAYOUT, index_of, save_index
 from tests.verify.planted.faults import CHUNK, SEGMENT, Group
 from tests.verify.ways.ways_kit import Sidecars, sidecars, verify
 
@@ -140,6 +142,43 @@ def cut_file(group: Group, root: Path) -> None:
     file.write_bytes(file.read_bytes()[:1000])
 
 
+def indexed(group: Group, root: Path) -> None:
+    """Official brokers have index files, ours do not; two entries for each message here."""
+    for name in "abc":
+        save_index(root / name, group.messages)
+
+
+def entry_of_another_key(group: Group, root: Path) -> None:
+    indexed(group, root)
+    change(index_of(root / "b"), LAYOUT.at(9), bytes([0x12]))
+
+
+def entry_that_leads_into_a_record(group: Group, root: Path) -> None:
+    indexed(group, root)
+    for name in "abc":
+        change(index_of(root / name), LAYOUT.at(10) + 4, (group.messages[4].offset + 1).to_bytes(8))
+
+
+def chain_in_a_circle(group: Group, root: Path) -> None:
+    indexed(group, root)
+    change(index_of(root / "c"), LAYOUT.at(9) + 16, (9).to_bytes(4))
+
+
+def slots_deleted(group: Group, root: Path) -> None:
+    indexed(group, root)
+    change(index_of(root / "a"), HEADER_SIZE, bytes(LAYOUT.slots * SLOT_SIZE))
+
+
+def page_of_an_index_zeroed(group: Group, root: Path) -> None:
+    indexed(group, root)
+    change(index_of(root / "b"), LAYOUT.at(20), bytes(400))
+
+
+def index_that_counts_too_much(group: Group, root: Path) -> None:
+    indexed(group, root)
+    change(index_of(root / "b"), 36, (1 << 30).to_bytes(4))
+
+
 CASES: list[tuple[Callable[[Group, Path], None], set[Kind]]] = [
     (nothing, set()),
     (body_of_one, {Kind.CORRUPT_RECORD}),
@@ -159,6 +198,13 @@ CASES: list[tuple[Callable[[Group, Path], None], set[Kind]]] = [
     (cut_file, {Kind.MISSING_SEGMENT}),
     (confirmed_tail_lost_in_all, {Kind.LOST_CONFIRMED}),
     (confirmed_tail_lost_in_one, {Kind.LOST_COPY}),
+    (indexed, set()),
+    (entry_of_another_key, {Kind.INDEX_MISMATCH}),
+    (entry_that_leads_into_a_record, {Kind.INDEX_MISMATCH}),
+    (chain_in_a_circle, {Kind.INDEX_MISMATCH}),
+    (slots_deleted, {Kind.INDEX_MISMATCH}),
+    (page_of_an_index_zeroed, {Kind.INDEX_MISMATCH}),
+    (index_that_counts_too_much, {Kind.INDEX_MISMATCH}),
 ]
 
 
@@ -207,8 +253,12 @@ def test_both_ways_find_the_same(
     damage(group, tmp_path)
     files = verify(places)
     assert kinds <= {finding.kind for finding in files.findings}
-    assert bool(kinds) == bool(files.verdict.exit_code), files.findings
+    bad = [kind for kind in kinds if kind.traits.severity is not Severity.INFORMATION]
+    assert bool(bad) == bool(files.verdict.exit_code), files.findings
     through = verify(doors.of(places))
     assert (files.unchecked, through.unchecked) == ((), ())
     assert through.told == files.told
+    assert through.entries == files.entries
+    if damage is indexed:
+        assert files.entries == 3 * 2 * sum(one.end <= group.master.confirm for one in group.messages)
     assert through.verdict.summary == files.verdict.summary

@@ -100,6 +100,8 @@ class Outcome(NamedTuple):
     verdict: Verdict
     findings: tuple[Finding, ...]
     unchecked: tuple[str, ...]
+    entries: int
+    """Of index files, compared with their records."""
 
     @property
     def told(self) -> list[object]:
@@ -123,4 +125,5 @@ def verify(places: Sequence[Place], ledger: Path | None = None) -> Outcome:
         done = job.run(request, engine, NoProgress())
     finally:
         engine.stop()
-    return Outcome(done.verdict, done.findings, done.checked.unchecked)
+    queues = done.checked.queues
+    return Outcome(done.verdict, done.findings, done.checked.unchecked, 0 if queues is None else queues.index_entries)
