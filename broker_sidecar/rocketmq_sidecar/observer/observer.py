@@ -214,8 +214,11 @@ class Observer:
         epochs = EpochList(broker.epochs)
         await proof.saw(end=broker.max_offset, acked=acked, epochs=epochs)
         if proof.unproven is not None and await self._has_everything(broker):
-            epoch = -1 if self.group is None else self.group.master_epoch
-            await proof.mark_proven(broker.max_offset, epochs, max(epoch, epochs.last_epoch))
+            group = self.group
+            epoch = max(-1 if group is None else group.master_epoch, epochs.last_epoch)
+            # A Java slave may learn of an epoch of the master that it follows too late: its table proves no loss.
+            leads = group is not None and group.master_id == self.broker_id
+            await proof.mark_proven(broker.max_offset, epochs if leads else EpochList(), epoch)
 
     async def _has_everything(self, broker: BrokerStatus) -> bool:
         group, broker_id = self.group, self.broker_id

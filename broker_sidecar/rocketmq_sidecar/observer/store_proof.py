@@ -68,8 +68,8 @@ class StoreProof:
             await self._write(self._proof.sync)
 
     async def mark_proven(self, end: int, epochs: EpochList, epoch: int) -> None:
-        """The log, which ends at `end`, has all that the master of `epoch` has; a higher recorded offset is given
-        up."""
+        """The log, which ends at `end`, has all that the master of `epoch` has; a higher recorded offset is given up,
+        and, if `epochs` prove it, what newer messages have replaced."""
 
         def write() -> None:
             given_up = self._proof.give_up(end, epochs, epoch, time.time_ns() // 1_000_000)
