@@ -79,6 +79,14 @@ def log_given_up(given_up: GivenUp | None, path: Path) -> None:
         log.error("acknowledged messages are lost", reason=str(given_up), note=str(path))
 
 
+def count_of(noted: Callable[[], tuple[GivenUp, ...]]) -> int:
+    """How many losses are noted; a note that cannot be read counts as one. Raises nothing."""
+    try:
+        return len(noted())
+    except (GivenUpError, StorageError):
+        return 1
+
+
 def remark_of(noted: Callable[[], tuple[GivenUp, ...]]) -> str | None:
     """What an operator should know of what is `noted`; None: nothing is lost. Raises nothing."""
     try:

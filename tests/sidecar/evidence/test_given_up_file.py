@@ -7,7 +7,7 @@ import pytest
 from rocketmq_formats.store.epoch_file import EpochList
 from rocketmq_formats.store.given_up import FILE_NAME, GivenUp, Missing
 from rocketmq_sidecar.evidence.acked_offset_file import AckedOffsetFile
-from rocketmq_sidecar.evidence.given_up_file import GivenUpFile, remark_of
+from rocketmq_sidecar.evidence.given_up_file import GivenUpFile, count_of, remark_of
 from rocketmq_sidecar.evidence.log_proof import LogProof
 from tests.sidecar.replication.replica_kit import Replica, in_sync, replicas
 
@@ -151,11 +151,13 @@ def test_what_operators_are_told(tmp_path: Path) -> None:
     def noted() -> tuple[GivenUp, ...]:
         return note.read().given_up
 
-    assert remark_of(noted) is None
+    assert (remark_of(noted), count_of(noted)) == (None, 0)
     note.settle(LOSS)
     note.settle(LOSS)
+    assert count_of(noted) == 2
     remark = str(remark_of(noted))
     assert remark.startswith("the acknowledged messages from 900 to 1000 were given up when epoch 5 began")
     assert "(the last of 2 losses)" in remark
     note.path.write_bytes(b"{")
     assert f"{FILE_NAME} cannot be read" in str(remark_of(noted))
+    assert count_of(noted) == 1
