@@ -5,7 +5,7 @@ messages are lost. So this is noted first, on disk, and stays through restarts a
 deletes the file, at any time: each call reads it.
 
 A log that is short is noted too (`missing`), with the last epoch before the loss: the epoch file forgets epochs of the
-lost part at the start, and afterwards they could not be told from a new master's.
+lost part at the start, and then nothing distinguishes them from a new master's.
 """
 
 from collections.abc import Callable
