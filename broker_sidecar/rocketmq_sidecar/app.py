@@ -18,6 +18,7 @@ from rocketmq_runtime.config.secret_file import read_secret
 from rocketmq_runtime.files.filesystem import OS, storage_errors
 from rocketmq_sidecar.control.agent import Agent
 from rocketmq_sidecar.domain.control.role import BrokerState
+from rocketmq_sidecar.evidence.given_up_file import count_of
 from rocketmq_sidecar.ports.late_grpc_port import LateGrpcPort
 from rocketmq_sidecar.ports.metrics import Snapshot, disk_used
 from rocketmq_sidecar.ports.native_admin import NativeAdmin
@@ -147,6 +148,7 @@ class SidecarApp:
             acting=self.agent.broker.acting,
             fenced=self.admin.fence is not None,
             unproven=unproven,
+            given_up=count_of(lambda: replication.given_up),
             master_epoch=0 if group is None else group.master_epoch,
             in_sync=in_sync,
             lease_seconds=lease_seconds,

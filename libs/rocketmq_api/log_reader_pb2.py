@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1drocketmq_api/log_reader.proto\x12\x1crocketmq_ha.sidecar.v1alpha1\"\x0f\n\rGetLogRequest\"@\n\x0eGetLogResponse\x12.\n\x03log\x18\x01 \x01(\x0b\x32!.rocketmq_ha.sidecar.v1alpha1.Log\"\x96\x03\n\x03Log\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x16\n\tbroker_id\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x0e\n\x06master\x18\x04 \x01(\x08\x12\x14\n\x0cmaster_epoch\x18\x05 \x01(\x05\x12\x12\n\nmin_offset\x18\x06 \x01(\x03\x12\x16\n\x0e\x63onfirm_offset\x18\x07 \x01(\x03\x12\x12\n\nmax_offset\x18\x08 \x01(\x03\x12\x14\n\x0csegment_size\x18\t \x01(\x03\x12:\n\x08segments\x18\n \x03(\x0b\x32(.rocketmq_ha.sidecar.v1alpha1.SegmentRun\x12\x38\n\x06\x65pochs\x18\x0b \x03(\x0b\x32(.rocketmq_ha.sidecar.v1alpha1.EpochStart\x12\x0e\n\x06strict\x18\x0c \x01(\x08\x12<\n\x0bshort_files\x18\r \x03(\x0b\x32\'.rocketmq_ha.sidecar.v1alpha1.ShortFileB\x0c\n\n_broker_id\"*\n\tShortFile\x12\r\n\x05start\x18\x01 \x01(\x03\x12\x0e\n\x06length\x18\x02 \x01(\x03\"*\n\nSegmentRun\x12\r\n\x05start\x18\x01 \x01(\x03\x12\r\n\x05\x63ount\x18\x02 \x01(\x03\"1\n\nEpochStart\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x02 \x01(\x03\"\'\n\x05Range\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\x0e\n\x06length\x18\x02 \x01(\x03\"^\n\rDigestRequest\x12\x33\n\x06ranges\x18\x01 \x03(\x0b\x32#.rocketmq_ha.sidecar.v1alpha1.Range\x12\x18\n\x10\x62ytes_per_second\x18\x02 \x01(\x03\"L\n\x0e\x44igestResponse\x12:\n\x07\x64igests\x18\x01 \x03(\x0b\x32).rocketmq_ha.sidecar.v1alpha1.RangeDigest\"\x1f\n\x0bRangeDigest\x12\x10\n\x08xxh3_128\x18\x01 \x01(\x0c\"-\n\x0bReadRequest\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\x0e\n\x06length\x18\x02 \x01(\x03\"\x1c\n\x0cReadResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"\x8e\x01\n\x0c\x43heckRequest\x12\x32\n\x05range\x18\x01 \x01(\x0b\x32#.rocketmq_ha.sidecar.v1alpha1.Range\x12\r\n\x05until\x18\x02 \x01(\x03\x12\x11\n\tstructure\x18\x03 \x01(\x08\x12\x0e\n\x06queues\x18\x04 \x01(\x08\x12\x18\n\x10\x62ytes_per_second\x18\x05 \x01(\x03\"C\n\rCheckResponse\x12\x11\n\tstructure\x18\x01 \x01(\x0c\x12\x0e\n\x06queues\x18\x02 \x03(\x0c\x12\x0f\n\x07indexes\x18\x03 \x01(\x0c\x32\x9c\x03\n\tLogReader\x12\x63\n\x06GetLog\x12+.rocketmq_ha.sidecar.v1alpha1.GetLogRequest\x1a,.rocketmq_ha.sidecar.v1alpha1.GetLogResponse\x12\x65\n\x06\x44igest\x12+.rocketmq_ha.sidecar.v1alpha1.DigestRequest\x1a,.rocketmq_ha.sidecar.v1alpha1.DigestResponse0\x01\x12_\n\x04Read\x12).rocketmq_ha.sidecar.v1alpha1.ReadRequest\x1a*.rocketmq_ha.sidecar.v1alpha1.ReadResponse0\x01\x12\x62\n\x05\x43heck\x12*.rocketmq_ha.sidecar.v1alpha1.CheckRequest\x1a+.rocketmq_ha.sidecar.v1alpha1.CheckResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1drocketmq_api/log_reader.proto\x12\x1crocketmq_ha.sidecar.v1alpha1\"\x0f\n\rGetLogRequest\"@\n\x0eGetLogResponse\x12.\n\x03log\x18\x01 \x01(\x0b\x32!.rocketmq_ha.sidecar.v1alpha1.Log\"\xcf\x03\n\x03Log\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x16\n\tbroker_id\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x0e\n\x06master\x18\x04 \x01(\x08\x12\x14\n\x0cmaster_epoch\x18\x05 \x01(\x05\x12\x12\n\nmin_offset\x18\x06 \x01(\x03\x12\x16\n\x0e\x63onfirm_offset\x18\x07 \x01(\x03\x12\x12\n\nmax_offset\x18\x08 \x01(\x03\x12\x14\n\x0csegment_size\x18\t \x01(\x03\x12:\n\x08segments\x18\n \x03(\x0b\x32(.rocketmq_ha.sidecar.v1alpha1.SegmentRun\x12\x38\n\x06\x65pochs\x18\x0b \x03(\x0b\x32(.rocketmq_ha.sidecar.v1alpha1.EpochStart\x12\x0e\n\x06strict\x18\x0c \x01(\x08\x12<\n\x0bshort_files\x18\r \x03(\x0b\x32\'.rocketmq_ha.sidecar.v1alpha1.ShortFile\x12\x37\n\x08given_up\x18\x0e \x03(\x0b\x32%.rocketmq_ha.sidecar.v1alpha1.GivenUpB\x0c\n\n_broker_id\"G\n\x07GivenUp\x12\r\n\x05start\x18\x01 \x01(\x03\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x03\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12\x11\n\tat_millis\x18\x04 \x01(\x03\"*\n\tShortFile\x12\r\n\x05start\x18\x01 \x01(\x03\x12\x0e\n\x06length\x18\x02 \x01(\x03\"*\n\nSegmentRun\x12\r\n\x05start\x18\x01 \x01(\x03\x12\r\n\x05\x63ount\x18\x02 \x01(\x03\"1\n\nEpochStart\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x02 \x01(\x03\"\'\n\x05Range\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\x0e\n\x06length\x18\x02 \x01(\x03\"^\n\rDigestRequest\x12\x33\n\x06ranges\x18\x01 \x03(\x0b\x32#.rocketmq_ha.sidecar.v1alpha1.Range\x12\x18\n\x10\x62ytes_per_second\x18\x02 \x01(\x03\"L\n\x0e\x44igestResponse\x12:\n\x07\x64igests\x18\x01 \x03(\x0b\x32).rocketmq_ha.sidecar.v1alpha1.RangeDigest\"\x1f\n\x0bRangeDigest\x12\x10\n\x08xxh3_128\x18\x01 \x01(\x0c\"-\n\x0bReadRequest\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\x0e\n\x06length\x18\x02 \x01(\x03\"\x1c\n\x0cReadResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"\x8e\x01\n\x0c\x43heckRequest\x12\x32\n\x05range\x18\x01 \x01(\x0b\x32#.rocketmq_ha.sidecar.v1alpha1.Range\x12\r\n\x05until\x18\x02 \x01(\x03\x12\x11\n\tstructure\x18\x03 \x01(\x08\x12\x0e\n\x06queues\x18\x04 \x01(\x08\x12\x18\n\x10\x62ytes_per_second\x18\x05 \x01(\x03\"C\n\rCheckResponse\x12\x11\n\tstructure\x18\x01 \x01(\x0c\x12\x0e\n\x06queues\x18\x02 \x03(\x0c\x12\x0f\n\x07indexes\x18\x03 \x01(\x0c\x32\x9c\x03\n\tLogReader\x12\x63\n\x06GetLog\x12+.rocketmq_ha.sidecar.v1alpha1.GetLogRequest\x1a,.rocketmq_ha.sidecar.v1alpha1.GetLogResponse\x12\x65\n\x06\x44igest\x12+.rocketmq_ha.sidecar.v1alpha1.DigestRequest\x1a,.rocketmq_ha.sidecar.v1alpha1.DigestResponse0\x01\x12_\n\x04Read\x12).rocketmq_ha.sidecar.v1alpha1.ReadRequest\x1a*.rocketmq_ha.sidecar.v1alpha1.ReadResponse0\x01\x12\x62\n\x05\x43heck\x12*.rocketmq_ha.sidecar.v1alpha1.CheckRequest\x1a+.rocketmq_ha.sidecar.v1alpha1.CheckResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,29 +36,31 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETLOGRESPONSE']._serialized_start=80
   _globals['_GETLOGRESPONSE']._serialized_end=144
   _globals['_LOG']._serialized_start=147
-  _globals['_LOG']._serialized_end=553
-  _globals['_SHORTFILE']._serialized_start=555
-  _globals['_SHORTFILE']._serialized_end=597
-  _globals['_SEGMENTRUN']._serialized_start=599
-  _globals['_SEGMENTRUN']._serialized_end=641
-  _globals['_EPOCHSTART']._serialized_start=643
-  _globals['_EPOCHSTART']._serialized_end=692
-  _globals['_RANGE']._serialized_start=694
-  _globals['_RANGE']._serialized_end=733
-  _globals['_DIGESTREQUEST']._serialized_start=735
-  _globals['_DIGESTREQUEST']._serialized_end=829
-  _globals['_DIGESTRESPONSE']._serialized_start=831
-  _globals['_DIGESTRESPONSE']._serialized_end=907
-  _globals['_RANGEDIGEST']._serialized_start=909
-  _globals['_RANGEDIGEST']._serialized_end=940
-  _globals['_READREQUEST']._serialized_start=942
-  _globals['_READREQUEST']._serialized_end=987
-  _globals['_READRESPONSE']._serialized_start=989
-  _globals['_READRESPONSE']._serialized_end=1017
-  _globals['_CHECKREQUEST']._serialized_start=1020
-  _globals['_CHECKREQUEST']._serialized_end=1162
-  _globals['_CHECKRESPONSE']._serialized_start=1164
-  _globals['_CHECKRESPONSE']._serialized_end=1231
-  _globals['_LOGREADER']._serialized_start=1234
-  _globals['_LOGREADER']._serialized_end=1646
+  _globals['_LOG']._serialized_end=610
+  _globals['_GIVENUP']._serialized_start=612
+  _globals['_GIVENUP']._serialized_end=683
+  _globals['_SHORTFILE']._serialized_start=685
+  _globals['_SHORTFILE']._serialized_end=727
+  _globals['_SEGMENTRUN']._serialized_start=729
+  _globals['_SEGMENTRUN']._serialized_end=771
+  _globals['_EPOCHSTART']._serialized_start=773
+  _globals['_EPOCHSTART']._serialized_end=822
+  _globals['_RANGE']._serialized_start=824
+  _globals['_RANGE']._serialized_end=863
+  _globals['_DIGESTREQUEST']._serialized_start=865
+  _globals['_DIGESTREQUEST']._serialized_end=959
+  _globals['_DIGESTRESPONSE']._serialized_start=961
+  _globals['_DIGESTRESPONSE']._serialized_end=1037
+  _globals['_RANGEDIGEST']._serialized_start=1039
+  _globals['_RANGEDIGEST']._serialized_end=1070
+  _globals['_READREQUEST']._serialized_start=1072
+  _globals['_READREQUEST']._serialized_end=1117
+  _globals['_READRESPONSE']._serialized_start=1119
+  _globals['_READRESPONSE']._serialized_end=1147
+  _globals['_CHECKREQUEST']._serialized_start=1150
+  _globals['_CHECKREQUEST']._serialized_end=1292
+  _globals['_CHECKRESPONSE']._serialized_start=1294
+  _globals['_CHECKRESPONSE']._serialized_end=1361
+  _globals['_LOGREADER']._serialized_start=1364
+  _globals['_LOGREADER']._serialized_end=1776
 # @@protoc_insertion_point(module_scope)

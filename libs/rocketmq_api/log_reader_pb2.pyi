@@ -17,7 +17,7 @@ class GetLogResponse(_message.Message):
     def __init__(self, log: _Optional[_Union[Log, _Mapping]] = ...) -> None: ...
 
 class Log(_message.Message):
-    __slots__ = ("cluster_name", "broker_name", "broker_id", "master", "master_epoch", "min_offset", "confirm_offset", "max_offset", "segment_size", "segments", "epochs", "strict", "short_files")
+    __slots__ = ("cluster_name", "broker_name", "broker_id", "master", "master_epoch", "min_offset", "confirm_offset", "max_offset", "segment_size", "segments", "epochs", "strict", "short_files", "given_up")
     CLUSTER_NAME_FIELD_NUMBER: _ClassVar[int]
     BROKER_NAME_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -31,6 +31,7 @@ class Log(_message.Message):
     EPOCHS_FIELD_NUMBER: _ClassVar[int]
     STRICT_FIELD_NUMBER: _ClassVar[int]
     SHORT_FILES_FIELD_NUMBER: _ClassVar[int]
+    GIVEN_UP_FIELD_NUMBER: _ClassVar[int]
     cluster_name: str
     broker_name: str
     broker_id: int
@@ -44,7 +45,20 @@ class Log(_message.Message):
     epochs: _containers.RepeatedCompositeFieldContainer[EpochStart]
     strict: bool
     short_files: _containers.RepeatedCompositeFieldContainer[ShortFile]
-    def __init__(self, cluster_name: _Optional[str] = ..., broker_name: _Optional[str] = ..., broker_id: _Optional[int] = ..., master: _Optional[bool] = ..., master_epoch: _Optional[int] = ..., min_offset: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., segment_size: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[SegmentRun, _Mapping]]] = ..., epochs: _Optional[_Iterable[_Union[EpochStart, _Mapping]]] = ..., strict: _Optional[bool] = ..., short_files: _Optional[_Iterable[_Union[ShortFile, _Mapping]]] = ...) -> None: ...
+    given_up: _containers.RepeatedCompositeFieldContainer[GivenUp]
+    def __init__(self, cluster_name: _Optional[str] = ..., broker_name: _Optional[str] = ..., broker_id: _Optional[int] = ..., master: _Optional[bool] = ..., master_epoch: _Optional[int] = ..., min_offset: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., segment_size: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[SegmentRun, _Mapping]]] = ..., epochs: _Optional[_Iterable[_Union[EpochStart, _Mapping]]] = ..., strict: _Optional[bool] = ..., short_files: _Optional[_Iterable[_Union[ShortFile, _Mapping]]] = ..., given_up: _Optional[_Iterable[_Union[GivenUp, _Mapping]]] = ...) -> None: ...
+
+class GivenUp(_message.Message):
+    __slots__ = ("start", "end", "epoch", "at_millis")
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    AT_MILLIS_FIELD_NUMBER: _ClassVar[int]
+    start: int
+    end: int
+    epoch: int
+    at_millis: int
+    def __init__(self, start: _Optional[int] = ..., end: _Optional[int] = ..., epoch: _Optional[int] = ..., at_millis: _Optional[int] = ...) -> None: ...
 
 class ShortFile(_message.Message):
     __slots__ = ("start", "length")

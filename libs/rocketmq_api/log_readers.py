@@ -22,7 +22,7 @@ from rocketmq_api.channels import (
 )
 from rocketmq_api.client_tls import ClientTls
 from rocketmq_api.log_reader_pb2_grpc import LogReaderStub
-from rocketmq_api.log_view import DIGEST_SIZE, MAX_CHECK, MAX_SEGMENTS, LogView, SegmentRun
+from rocketmq_api.log_view import DIGEST_SIZE, MAX_CHECK, MAX_GIVEN_UP, MAX_SEGMENTS, LogView, SegmentRun
 
 TIMEOUT: Final = 30.0
 """Seconds for GetLog, which may walk from the confirm offset to the log's end, and for Read."""
@@ -198,6 +198,10 @@ def view_of(address: str, log: pb.Log) -> LogView:
         raise BadAnswerError(
             address, f"a log from {log.min_offset} to {log.max_offset} in files of {log.segment_size} bytes cannot be"
         )
+    if len(log.given_up) > MAX_GIVEN_UP or not all(
+        0 <= one.start < one.end and one.epoch >= -1 and one.at_millis >= 0 for one in log.given_up
+    ):
+        raise BadAnswerError(address, f"{len(log.given_up)} losses cannot be as told")
     return LogView(
         cluster_name=log.cluster_name,
         broker_name=log.broker_name,
@@ -212,6 +216,7 @@ def view_of(address: str, log: pb.Log) -> LogView:
         epochs=tuple((epoch.epoch, epoch.start_offset) for epoch in log.epochs),
         strict=log.strict,
         short=tuple((file.start, file.length) for file in log.short_files),
+        given_up=tuple((one.start, one.end, one.epoch, one.at_millis) for one in log.given_up),
     )
 
 

@@ -17,6 +17,8 @@ MAX_READ = 8 << 20
 """Bytes of one Read."""
 MAX_CHECK = 8 << 20
 """Bytes of one Check: bounds the sidecar's memory for the records of a range."""
+MAX_GIVEN_UP = 64
+"""Losses of one log."""
 MAX_SEGMENTS = 1 << 20
 """Files of one log."""
 
@@ -46,6 +48,8 @@ class LogView(msgspec.Struct, frozen=True, kw_only=True):
     strict: bool = False
     short: tuple[tuple[int, int], ...] = ()
     """(start, length) of each file that ends early."""
+    given_up: tuple[tuple[int, int, int, int], ...] = ()
+    """(start, end, epoch, ms since 1970) of each loss."""
 
     def segment_starts(self) -> Iterator[int]:
         """Start of every file, ascending."""

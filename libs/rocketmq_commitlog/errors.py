@@ -24,7 +24,7 @@ class UnreadableError(LogReadError):
 
 
 class SmallFileError(LogReadError):
-    """The epoch file and its backup cannot be understood."""
+    """The epoch file and its backup, or the note of lost messages, cannot be understood."""
 
 
 class AbsentError(LogReadError):

@@ -17,9 +17,10 @@ from rocketmq_commitlog.folder import LogFolder
 from rocketmq_commitlog.log_end import find_end
 from rocketmq_formats import broker_identity
 from rocketmq_formats.broker_identity import BrokerIdentity, IdentityError, decode_identity
-from rocketmq_formats.store import checkpoint, epoch_file
+from rocketmq_formats.store import checkpoint, epoch_file, given_up
 from rocketmq_formats.store.checkpoint import CheckpointError, decode_checkpoint
 from rocketmq_formats.store.epoch_file import EpochFileError, EpochList, decode_epochs
+from rocketmq_formats.store.given_up import GivenUp, GivenUpError, decode_given_up
 
 COMMIT_LOG: Final = "commitlog"
 NATIVE_IDENTITY: Final = ".broker.meta"
@@ -35,6 +36,7 @@ class LogPaths(msgspec.Struct, frozen=True, kw_only=True):
     commit_log: Path
     epoch_file: Path
     checkpoint: Path
+    given_up: Path
     identities: tuple[Path, ...]
     """The first that is there counts."""
 
@@ -52,6 +54,7 @@ class LogPaths(msgspec.Struct, frozen=True, kw_only=True):
             commit_log=commit_log or root / COMMIT_LOG,
             epoch_file=epochs or root / epoch_file.FILE_NAME,
             checkpoint=root / checkpoint.FILE_NAME,
+            given_up=root / given_up.FILE_NAME,
             identities=(root / NATIVE_IDENTITY, root / broker_identity.FILE_NAME),
         )
 
@@ -76,6 +79,8 @@ class LogState(msgspec.Struct, frozen=True, kw_only=True):
     short: tuple[tuple[int, int], ...] = ()
     """Files that are shorter than `segment_size`: start, length."""
     epochs: EpochList
+    given_up: tuple[GivenUp, ...] = ()
+    """What the replica had acknowledged and no master has had since, until an operator deletes the note."""
 
 
 def read_state(
@@ -85,7 +90,7 @@ def read_state(
 
     Raises:
         NotALogError: no commit log, or files that cannot be one replica's.
-        SmallFileError: the epoch file and its backup cannot be understood.
+        SmallFileError: the epoch file and its backup, or the note of lost messages, cannot be understood.
         UnreadableError: rights, a broken disk.
     """
     with LogFolder(paths.commit_log, segment_size=segment_size) as log:
@@ -103,7 +108,7 @@ def _read_once(paths: LogPaths, log: LogFolder, sleep: Callable[[float], None]) 
     confirmed = _confirmed(paths)
     log.refresh()
     end = find_end(log, confirmed)
-    identity = _identity(paths)
+    identity, epochs = _identity(paths), read_epochs(paths, sleep)
     return LogState(
         broker_id=None if identity is None else identity.broker_id,
         group="" if identity is None else f"{identity.cluster_name}/{identity.broker_name}",
@@ -113,7 +118,8 @@ def _read_once(paths: LogPaths, log: LogFolder, sleep: Callable[[float], None]) 
         segment_size=log.segment_size,
         segments=tuple(log.segments),
         short=log.short,
-        epochs=read_epochs(paths, sleep),
+        epochs=epochs,
+        given_up=_given_up(paths, epochs, end),
     )
 
 
@@ -154,6 +160,17 @@ def _confirmed(paths: LogPaths) -> int:
         return 0 if data is None else max(decode_checkpoint(data).confirm_offset, 0)
     except CheckpointError:
         return 0
+
+
+def _given_up(paths: LogPaths, epochs: EpochList, end: int) -> tuple[GivenUp, ...]:
+    data = _small(paths.given_up, given_up.MAX_LENGTH)
+    try:
+        noted = () if data is None else decode_given_up(data).given_up
+    except GivenUpError as error:
+        raise SmallFileError(
+            paths.given_up, f"damaged ({error}): read what it says of lost messages, then delete it"
+        ) from error
+    return tuple(left for one in noted if (left := one.left(epochs, end)) is not None)
 
 
 def _identity(paths: LogPaths) -> BrokerIdentity | None:

@@ -10,6 +10,7 @@ from rocketmq_commitlog.errors import NotALogError, SmallFileError
 from rocketmq_commitlog.state import LogPaths, LogState, read_state
 from rocketmq_formats.broker_identity import BrokerIdentity, encode_identity
 from rocketmq_formats.store.epoch_file import EpochList, encode_epochs
+from rocketmq_formats.store.given_up import FILE_NAME, GivenUp, GivenUpNotes, encode_given_up
 from rocketmq_formats.store.segment_names import segment_name
 from tests.commitlog.kit import SEGMENT, Log, record, save_small
 from tests.paths import GOLDEN_FILES
@@ -266,3 +267,16 @@ def test_an_identity_without_a_meaning(tmp_path: Path, written: Log) -> None:
     root = written.save(tmp_path)
     (root / "brokerIdentity").write_bytes(b"?")
     assert state(root).broker_id is None
+
+
+def test_what_is_noted_as_given_up(tmp_path: Path, written: Log) -> None:
+    start = written.start
+    root = save_small(written.save(tmp_path), epochs=((1, start), (5, start + 100)), confirmed=written.end)
+    assert state(root).given_up == ()
+    lost = GivenUp(start=start + 100, end=start + 200, epoch=5, at_millis=7)
+    back = GivenUp(start=start + 50, end=start + 80, epoch=3, at_millis=6)
+    (root / FILE_NAME).write_bytes(encode_given_up(GivenUpNotes(given_up=(back, lost))))
+    assert state(root).given_up == (lost,), "an older epoch has the other one"
+    (root / FILE_NAME).write_bytes(b"{")
+    with pytest.raises(SmallFileError, match="read what it says of lost messages, then delete it"):
+        state(root)

@@ -33,6 +33,7 @@ NOT_SHOWN = {
     "rocketmq_namesrv_clusters": "it hardly ever changes",
     "rocketmq_namesrv_topic_queues": "topics are shown",
     "rocketmq_sidecar_acting_master": "an alert says so",
+    "rocketmq_sidecar_log_given_up": "the verification finds it, and an alert says so",
     "rocketmq_sidecar_log_unproven": "a group that waits for members has no master, which is shown",
 }
 """Exported, but not in the dashboard, and why."""

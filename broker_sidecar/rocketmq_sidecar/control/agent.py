@@ -47,6 +47,7 @@ from rocketmq_sidecar.domain.control.hand_over import Outcome
 from rocketmq_sidecar.domain.control.machine import STOP_HAND_OVER, ControlMachine
 from rocketmq_sidecar.domain.control.role import BrokerState
 from rocketmq_sidecar.domain.control.unfit_store import UnfitStore
+from rocketmq_sidecar.evidence.given_up_file import remark_of
 from rocketmq_sidecar.settings import SidecarSettings
 
 log = structlog.get_logger(__name__)
@@ -179,6 +180,7 @@ class Agent:
         differences = "; ".join(self.replication.differences)
         unregistered = self.broker.unregistered
         remarks = (
+            remark_of(lambda: self.replication.given_up),
             self.machine.remark(self._clock()),
             f"settings differ from the master's: {differences}" if differences else None,
             ACTING if self.broker.acting else None,

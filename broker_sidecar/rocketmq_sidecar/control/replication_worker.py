@@ -13,6 +13,7 @@ import structlog
 
 from rocketmq_formats.remoting.controller import EpochEntry, SyncStateSet
 from rocketmq_formats.replica_link import Hello, LogState
+from rocketmq_formats.store.given_up import GivenUp
 from rocketmq_runtime import background
 from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_sidecar.domain.actions import (
@@ -79,6 +80,8 @@ class ReplicationPort(Protocol):
     def slaves(self) -> tuple[SlaveLag, ...]: ...
     @property
     def differences(self) -> tuple[str, ...]: ...
+    @property
+    def given_up(self) -> tuple[GivenUp, ...]: ...
 
 
 class ReplicationWorker:

@@ -10,10 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from rocketmq_formats.store.epoch_file import EpochList
+from rocketmq_formats.store.given_up import GivenUp, Missing
 from rocketmq_sidecar.evidence.acked_offset_file import FILE_NAME as ACKED_NAME
 from rocketmq_sidecar.evidence.acked_offset_file import AckedOffsetFile
 from rocketmq_sidecar.evidence.boot_file import FILE_NAME as BOOT_NAME
 from rocketmq_sidecar.evidence.boot_file import BootFile, kernel_boot_id
+from rocketmq_sidecar.evidence.given_up_file import GivenUpFile
 
 ACKED_SYNC_SECONDS: Final = 1.0
 """Shortest time between two syncs of `.broker.acked`."""
@@ -34,6 +37,7 @@ class LogProof:
         self._strict = strict
         self._boot = BootFile(folder / BOOT_NAME, sync_flush=sync_flush, boot_id=boot_id)
         self._acked = AckedOffsetFile(folder / ACKED_NAME)
+        self.given_up = GivenUpFile(folder)
         self._sync_due = float("-inf")
 
     @property
@@ -50,9 +54,11 @@ class LogProof:
         self._acked.open()
         self._boot.begin(orderly=orderly, cached=self._acked.cached)
 
-    def ends_at(self, end: int) -> None:
-        """The log ends there; unproven if that is before `acked`."""
+    def ends_at(self, end: int, epochs: EpochList) -> None:
+        """The log ends there; unproven if that is before `acked`. `epochs`: with those of the lost part, if known."""
         if self.acked > end:
+            since = epochs.entries[-1].start_offset if epochs.entries else -1
+            self.given_up.miss(Missing(end=self.acked, epoch=epochs.last_epoch, since=since))
             self._boot.mark_unproven(_SHORT.format(end=end, acked=self.acked))
 
     def acknowledged(self, offset: int, now: float) -> bool:
@@ -72,6 +78,16 @@ class LogProof:
     def lower(self, offset: int) -> None:
         """The log will be cut there, or what it lacks is given up."""
         self._acked.lower(offset)
+
+    def give_up(self, end: int, epochs: EpochList, epoch: int, now_millis: int) -> GivenUp | None:
+        """The log, which ends at `end`, has all that the master of `epoch` has, or is the master's: note what it lacks
+        of what was acknowledged, and return it. Before `lower`, which forgets that."""
+        missing = self.given_up.missing()
+        if missing is None:
+            return None
+        given_up = missing.given_up(epochs, end, epoch, now_millis)
+        self.given_up.settle(given_up)
+        return given_up
 
     def mark_proven(self) -> None:
         """The log has all that was acknowledged; after `lower`, where it is shorter."""

@@ -49,6 +49,7 @@ class ObserverAdmin:
             observer.settings,
             broker_id=observer.broker_id,
             standing=observer.standing,
+            remark=observer.remark(),
             broker=observer.last,
             group=observer.group,
             fence=observer.files.fence,

@@ -9,6 +9,7 @@ import structlog
 
 from rocketmq_sidecar.domain.observing.status import connected_slaves
 from rocketmq_sidecar.domain.observing.verdict import Role
+from rocketmq_sidecar.evidence.given_up_file import count_of
 from rocketmq_sidecar.observer.admin import ObserverAdmin
 from rocketmq_sidecar.observer.broker import BrokerCalls
 from rocketmq_sidecar.observer.controllers import ControllerCalls
@@ -123,6 +124,7 @@ class ObserverApp:
             acting=observer.standing.acting,
             fenced=observer.files.fence is not None,
             unproven=observer.proof.unproven is not None,
+            given_up=count_of(lambda: observer.given_up),
             master_epoch=0 if group is None else group.master_epoch,
             in_sync=0 if group is None else len(group.in_sync),
             lease_seconds=0.0,

@@ -4,6 +4,8 @@ confirm offset, and its answers about the rest are older than the files. Built b
 import asyncio
 from pathlib import Path
 
+from msgspec.structs import astuple
+
 from rocketmq_api.log_view import LogView, runs_of
 from rocketmq_commitlog.errors import NotALogError
 from rocketmq_commitlog.state import LogPaths, read_state
@@ -53,4 +55,5 @@ class ObservedLog:
             epochs=tuple(state.epochs.starts()),
             strict=settings.all_ack_in_sync_state_set,
             short=state.short,
+            given_up=tuple(astuple(one) for one in state.given_up),
         )

@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from rocketmq_formats.addresses import format_address
+from rocketmq_formats.store.epoch_file import EpochList
+from rocketmq_formats.store.given_up import GivenUp
 from rocketmq_runtime import background
 from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_runtime.sockets import EVERYWHERE
@@ -18,6 +20,7 @@ from rocketmq_sidecar.domain.observing.identity import wrong_group
 from rocketmq_sidecar.domain.observing.proof import CatchUpCheck, acknowledged
 from rocketmq_sidecar.domain.observing.status import BrokerStatus, GroupStatus
 from rocketmq_sidecar.domain.observing.verdict import HangDetector, PollInterval, Role, Standing, confirm_offset, judge
+from rocketmq_sidecar.evidence.given_up_file import remark_of
 from rocketmq_sidecar.observer.broker import BrokerError, BrokerGoneError, BrokerRefusesError
 from rocketmq_sidecar.observer.controllers import ControllersSilentError, OtherControllersError
 from rocketmq_sidecar.observer.fence import FenceKeeper
@@ -104,7 +107,17 @@ class Observer:
 
     def remark(self) -> str | None:
         """What an operator should know although this replica serves."""
-        return self.standing.remark
+        return "; ".join(filter(None, (remark_of(lambda: self.given_up), self.standing.remark))) or None
+
+    @property
+    def given_up(self) -> tuple[GivenUp, ...]:
+        """Acknowledged messages that the group continues without, until an operator deletes the note. Raises
+        `GivenUpError`, `StorageError`."""
+        epochs, end = EpochList(self.files.epochs), 0
+        if self.last is not None:
+            epochs, end = EpochList(self.last.epochs), self.last.max_offset
+        noted = (one.left(epochs, end) for one in self.proof.given_up)
+        return tuple(one for one in noted if one is not None)
 
     async def _run(self) -> None:
         while True:
@@ -198,9 +211,14 @@ class Observer:
         if broker is None or not proof.begun:
             return
         acked = acknowledged(broker, self.group, stored=self.files.confirm_offset)
-        await proof.saw(end=broker.max_offset, acked=acked)
+        epochs = EpochList(broker.epochs)
+        await proof.saw(end=broker.max_offset, acked=acked, epochs=epochs)
         if proof.unproven is not None and await self._has_everything(broker):
-            await proof.mark_proven(broker.max_offset)
+            group = self.group
+            epoch = max(-1 if group is None else group.master_epoch, epochs.last_epoch)
+            # A Java slave may learn of an epoch of the master that it follows too late: its table proves no loss.
+            leads = group is not None and group.master_id == self.broker_id
+            await proof.mark_proven(broker.max_offset, epochs if leads else EpochList(), epoch)
 
     async def _has_everything(self, broker: BrokerStatus) -> bool:
         group, broker_id = self.group, self.broker_id

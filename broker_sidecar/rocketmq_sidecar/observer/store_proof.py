@@ -8,6 +8,7 @@ native or Java.
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,9 +16,12 @@ import structlog
 
 from rocketmq_commitlog.errors import LogReadError, NotALogError
 from rocketmq_commitlog.state import LogPaths, read_state
+from rocketmq_formats.store.epoch_file import EpochList
+from rocketmq_formats.store.given_up import GivenUp
 from rocketmq_formats.store.segment_names import ABORT
 from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_sidecar.evidence.boot_file import kernel_boot_id
+from rocketmq_sidecar.evidence.given_up_file import log_given_up
 from rocketmq_sidecar.evidence.log_proof import LogProof
 from rocketmq_sidecar.settings import SidecarSettings
 
@@ -36,6 +40,12 @@ class StoreProof:
         self._paths = LogPaths.in_root(root, commit_log=settings.commit_log_path, epochs=settings.epoch_file)
         self._proof = LogProof(root, strict=settings.all_ack_in_sync_state_set, sync_flush=False, boot_id=boot_id)
         self._trouble: str | None = None
+        self._epochs = EpochList()
+
+    @property
+    def given_up(self) -> tuple[GivenUp, ...]:
+        """Acknowledged messages that are lost, as noted. Raises `GivenUpError`, `StorageError`."""
+        return self._proof.given_up.read().given_up
 
     @property
     def unproven(self) -> str | None:
@@ -48,20 +58,25 @@ class StoreProof:
             await self._write(self._begin)
             self.begun = self._trouble is None
 
-    async def saw(self, *, end: int, acked: int) -> None:
+    async def saw(self, *, end: int, acked: int, epochs: EpochList) -> None:
         """The broker reports the end of its log; messages up to `acked` are acknowledged (0: not known)."""
+        if epochs.last_epoch > self._epochs.last_epoch:  # it drops those of a part that it has lost
+            self._epochs = epochs
         if end < self._proof.acked:
-            await self._write(lambda: self._proof.ends_at(end))
+            await self._write(lambda: self._proof.ends_at(end, self._epochs))
         if self._proof.acknowledged(acked, asyncio.get_running_loop().time()):
             await self._write(self._proof.sync)
 
-    async def mark_proven(self, end: int) -> None:
-        """The log, which ends at `end`, has all that was acknowledged; a higher recorded offset is given up."""
+    async def mark_proven(self, end: int, epochs: EpochList, epoch: int) -> None:
+        """The log, which ends at `end`, has all that the master of `epoch` has; a higher recorded offset is given up,
+        and, if `epochs` prove it, what newer messages have replaced."""
 
         def write() -> None:
+            given_up = self._proof.give_up(end, epochs, epoch, time.time_ns() // 1_000_000)
             if end < self._proof.acked:
                 self._proof.lower(end)
             self._proof.mark_proven()
+            log_given_up(given_up, self._proof.given_up.path)
 
         await self._write(write)
         if self.unproven is None:
@@ -74,11 +89,14 @@ class StoreProof:
         self._proof.begin(orderly=not (self._root / ABORT).exists())
         if self._proof.acked:
             try:
-                self._proof.ends_at(read_state(self._paths).max_offset)
+                state = read_state(self._paths)
             except NotALogError:
-                self._proof.ends_at(0)
+                self._proof.ends_at(0, EpochList())
             except LogReadError as error:  # the broker reports it later
                 log.warning("cannot read the end of the log", reason=str(error))
+            else:
+                self._epochs = state.epochs
+                self._proof.ends_at(state.max_offset, state.epochs)
 
     async def _write(self, work: Callable[[], None]) -> None:
         before = self.unproven

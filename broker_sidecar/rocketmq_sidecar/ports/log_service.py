@@ -272,6 +272,9 @@ def message_of(view: LogView) -> pb.Log:
         epochs=[pb.EpochStart(epoch=epoch, start_offset=start) for epoch, start in view.epochs],
         strict=view.strict,
         short_files=[pb.ShortFile(start=start, length=length) for start, length in view.short],
+        given_up=[
+            pb.GivenUp(start=start, end=end, epoch=epoch, at_millis=at) for start, end, epoch, at in view.given_up
+        ],
     )
 
 

@@ -46,6 +46,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     """Whether an operator has fenced the replica; unrelated to the role."""
     unproven: bool = False
     """Whether the log may lack what was acknowledged."""
+    given_up: int = 0
+    """Losses of acknowledged messages that are noted."""
     slaves: tuple[SlaveLag, ...] = ()
     """Of a master."""
     disk_used: float | None = None
@@ -96,6 +98,7 @@ class _Gauges(Collector):
             ("acting_master", "1 while this slave serves consumers in a master's place", now.acting),
             ("fenced", "1 while an operator has sends refused", now.fenced),
             ("log_unproven", "1 while the log may lack what was acknowledged", now.unproven),
+            ("log_given_up", "Losses of acknowledged messages, until their note is deleted", now.given_up),
             ("broker_connected", "1 while the broker is connected", now.broker_connected),
             ("controller_known", "1 while a leading controller is known", now.controller_known),
         ]

@@ -4,10 +4,13 @@ the list of files from the folder. Built by `app`."""
 import asyncio
 from pathlib import Path
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from rocketmq_api.log_view import LogView, runs_of
+from rocketmq_commitlog.errors import SmallFileError
 from rocketmq_commitlog.folder import LogFolder
+from rocketmq_formats.store.given_up import FILE_NAME, GivenUpError
+from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_sidecar.control.agent import Agent
 from rocketmq_sidecar.domain.control.role import BrokerState
 from rocketmq_sidecar.ports.served_log import LogCounts, LogUnknownError
@@ -44,8 +47,18 @@ class NativeLog:
             segment_size=replication.file_size,
             epochs=tuple((entry.epoch, entry.start_offset) for entry in replication.epochs),
             strict=settings.acknowledges_what_all_have,
+            given_up=self._given_up(),
         )
         return await asyncio.to_thread(_with_files, view, self.path)
+
+    def _given_up(self) -> tuple[tuple[int, int, int, int], ...]:
+        try:
+            return tuple(astuple(one) for one in self._agent.replication.given_up)
+        except (GivenUpError, StorageError) as error:
+            path = self._agent.settings.root / FILE_NAME
+            raise SmallFileError(
+                path, f"damaged ({error}): read what it says of lost messages, then delete it"
+            ) from error
 
 
 def _with_files(view: LogView, path: Path) -> LogView:

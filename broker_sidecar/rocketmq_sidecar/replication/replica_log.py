@@ -10,12 +10,14 @@ from collections.abc import Callable, Coroutine
 import structlog
 
 from rocketmq_formats.replica_link import Hello
-from rocketmq_formats.store.epoch_file import EpochFileError
+from rocketmq_formats.store.epoch_file import EpochFileError, EpochList
+from rocketmq_formats.store.given_up import GivenUp
 from rocketmq_formats.store.record_chain import HEAD, starts_at
 from rocketmq_formats.store.walk import unpack_place
 from rocketmq_runtime import background
 from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_sidecar.domain.replication.truncate import HEAD_OF_RECORD, ReplicationError, corrected
+from rocketmq_sidecar.evidence.given_up_file import log_given_up
 from rocketmq_sidecar.evidence.log_mark import FILE_NAME as MARK_NAME
 from rocketmq_sidecar.evidence.log_mark import LogMark, LogMarkError
 from rocketmq_sidecar.evidence.log_proof import LogProof
@@ -78,20 +80,37 @@ class ReplicaLog:
         """Messages up to this offset were acknowledged, as noted on disk; above `max_offset`: the log lost some."""
         return self._proof.acked
 
-    def mark_proven(self) -> None:
-        """The log has all that a master has, or is the master's."""
+    @property
+    def given_up(self) -> tuple[GivenUp, ...]:
+        """Acknowledged messages that the group continues without, until an operator deletes the note. Raises
+        `GivenUpError`, `StorageError`."""
+        noted = (one.left(self.epoch_store.epochs, self.max_offset) for one in self._proof.given_up.read().given_up)
+        return tuple(one for one in noted if one is not None)
 
-        end = self.max_offset if self._proof.acked > self.max_offset else None
+    def mark_proven(self, epoch: int, now_millis: int) -> None:
+        """The log has all that the master of `epoch` has, or is the master's."""
+        end, epochs = self.max_offset, self.epoch_store.epochs
+        short = self._proof.acked > end
 
         def write() -> None:
             try:
-                if end is not None:
-                    self._proof.lower(end)  # what is missing is given up
+                self._give_up(end, epochs, epoch, now_millis)
+                if short:
+                    self._proof.lower(end)
                 self._proof.mark_proven()
             except StorageError as error:
                 log.warning("this log will count as unproven at the next start", reason=str(error))
 
         self.in_background(self._in_thread(write))
+
+    async def leads(self, end: int, now_millis: int) -> None:
+        """This log, which ends at `end`, is the master's, and its epoch is in the file: note what was acknowledged and
+        is not in the log, before anything is served. Raises `StorageError`."""
+        epochs = self.epoch_store.epochs
+        await self._in_thread(lambda: self._give_up(end, epochs, epochs.last_epoch, now_millis))
+
+    def _give_up(self, end: int, epochs: EpochList, epoch: int, now_millis: int) -> None:
+        log_given_up(self._proof.give_up(end, epochs, epoch, now_millis), self._proof.given_up.path)
 
     async def ended(self) -> None:
         """At an orderly end, when nothing appends: sync the log and record that it is on disk."""
@@ -136,7 +155,7 @@ class ReplicaLog:
         if self._mark.offset is None and lost is None:
             self._mark.save(0)
         if lost is None:
-            self._proof.ends_at(self.max_offset)
+            self._proof.ends_at(self.max_offset, self.epoch_store.epochs)
         # not `save_now`: entries that retention drops at this moment must not come back
         self.epoch_store.change_now(lambda epochs: corrected(epochs, self.max_offset))
         self.extended(self.max_offset)

@@ -20,6 +20,7 @@ from rocketmq_formats.replica_link import Hello, LogState
 from rocketmq_formats.replica_link import Replication as Progress
 from rocketmq_formats.replication.challenge import group_digest
 from rocketmq_formats.replication.introduction import Introduction
+from rocketmq_formats.store.given_up import GivenUp
 from rocketmq_runtime.background import completed
 from rocketmq_runtime.remoting.client import RemotingClient
 from rocketmq_sidecar.audit.audit_server import AuditServer
@@ -104,7 +105,7 @@ class Replication:
             on_repaired: slave: `(start, end)` for `replica_link.Repaired`.
             on_suspected: `(offset)` for `replica_link.Suspected`.
             controllers: the group of this replica's controllers, None if it is not known.
-            wall_clock: seconds since 1970, for the epochs of a log without controllers.
+            wall_clock: seconds since 1970, for the epochs of a log without controllers, and for what is lost.
         """
         self.settings = settings
         self._on_progress, self._on_replicated = on_progress, on_replicated
@@ -238,7 +239,13 @@ class Replication:
 
     def mark_proven(self) -> None:
         """The log has all that a master has, or this replica was elected."""
-        self._log.mark_proven()
+        followed = -1 if self._follower is None else self._follower.epoch
+        self._log.mark_proven(max(followed, self.last_epoch), self._now_millis)
+
+    @property
+    def given_up(self) -> tuple[GivenUp, ...]:
+        """Acknowledged messages that are lost, see `ReplicaLog`."""
+        return self._log.given_up
 
     def log_state(self, state: LogState) -> None:
         """The broker has checked the log's bytes: a slave repairs damage."""
@@ -252,7 +259,7 @@ class Replication:
 
         Raises:
             StaleEpochError: an epoch newer than `epoch` is in the file.
-            StorageError: the epoch file could not be written; the role does not change.
+            StorageError: the epoch file, or a note of lost messages, could not be written; the role does not change.
 
         Without controllers the log gets an epoch of its own in place of `epoch`.
         """
@@ -266,6 +273,7 @@ class Replication:
         else:
             epochs = begun_alone(before, max_offset, self._wall_clock())
         await completed(self._log.epoch_store.save(epochs), "epoch file")
+        await completed(self._log.leads(max_offset, self._now_millis), "note of lost messages")
         files.refresh()
         self._log.max_offset = max_offset
         loop_time = asyncio.get_running_loop().time()
@@ -460,6 +468,10 @@ class Replication:
         if self._server is None or self._log.files is None or self._broker_id < 0:
             raise ReplicationError("a role before start, set_broker_id and open_log")
         return self._server, self._log.files
+
+    @property
+    def _now_millis(self) -> int:
+        return round(1000 * self._wall_clock())
 
     def _progressed(self) -> None:
         assert self._server is not None

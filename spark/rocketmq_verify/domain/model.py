@@ -6,6 +6,7 @@ import msgspec
 
 from rocketmq_formats.soundness.places import Extent
 from rocketmq_formats.store.epoch_file import EpochList
+from rocketmq_formats.store.given_up import GivenUp
 
 ReplicaName = NewType("ReplicaName", str)
 """Given by the user or the operator: `a`, or the pod's name."""
@@ -36,6 +37,8 @@ class ReplicaLog(msgspec.Struct, frozen=True, kw_only=True):
     strict: bool = False
     """Its confirm offset is a promise: all replicas in sync had everything below it (durability=strict, or Java's
     allAckInSyncStateSet=true). False where that is unknown: Java by default confirms what only its master has."""
+    given_up: tuple[GivenUp, ...] = ()
+    """What it had acknowledged and no master has had since, as it has noted."""
 
     @property
     def extent(self) -> Extent:

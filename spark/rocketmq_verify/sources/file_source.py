@@ -75,6 +75,7 @@ class FileSource(Opened):
             segments=state.segments,
             short=state.short,
             epochs=state.epochs,
+            given_up=state.given_up,
         )
 
     def digests(self, chunks: Sequence[Chunk]) -> Iterator[ChunkDigest]:

@@ -22,6 +22,7 @@ from rocketmq_formats.soundness.places import Extent
 from rocketmq_formats.soundness.queue_states import QueueState
 from rocketmq_formats.soundness.structure import Structure
 from rocketmq_formats.store.epoch_file import EpochList, EpochOrderError
+from rocketmq_formats.store.given_up import GivenUp
 from rocketmq_verify.domain.model import Chunk, ChunkDigest, ReplicaLog, ReplicaName
 from rocketmq_verify.sources.queues import Derived
 from rocketmq_verify.sources.source import (
@@ -228,4 +229,7 @@ def _replica_log(name: ReplicaName, view: LogView) -> ReplicaLog:
         master=view.master,
         strict=view.strict,
         short=view.short,
+        given_up=tuple(
+            GivenUp(start=start, end=end, epoch=epoch, at_millis=at) for start, end, epoch, at in view.given_up
+        ),
     )

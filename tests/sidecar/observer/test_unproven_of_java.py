@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_formats.remoting.controller import EpochEntry
+from rocketmq_formats.store.given_up import FILE_NAME
 from rocketmq_formats.store.segment_names import ABORT
 from rocketmq_sidecar.observer.observer import Observer
 from tests.sidecar.observer.fakes import JavaGroup, Sidecar, keep_identity
@@ -120,6 +121,27 @@ async def test_a_log_that_ends_before_what_was_acknowledged_is_unproven(store: P
     await sidecar.poll()
     assert unproven(sidecar.observer) is None
     assert unproven((await life(store, group, "first")).observer) is None
+
+
+async def test_what_a_master_elected_without_it_lacks_is_noted(store: Path) -> None:
+    group = JavaGroup()
+    group.brokers[1].acks = (700, 990)
+    sidecar = await life(store, group, "first")
+    group.brokers[1].role, group.master_id, group.brokers[1].end = "slave", None, 650
+    await sidecar.poll()
+    assert sidecar.get_replica().remark == ""
+    group.master_id, group.epoch = 1, 9
+    group.brokers[1].role = "master"
+    group.brokers[1].epochs = (*group.brokers[1].epochs, EpochEntry(epoch=9, start_offset=650))
+    group.brokers[1].end = 2000  # sends were accepted before the sidecar saw it
+    for boot in ("first", "second"):
+        await sidecar.poll()
+        assert "the acknowledged messages from 650 to 700 were given up when epoch 9 began" in (
+            sidecar.get_replica().remark
+        )
+        sidecar = await life(store, group, boot)
+    (store / FILE_NAME).unlink()
+    assert sidecar.get_replica().remark == ""
 
 
 async def test_an_emptied_store_is_unproven_before_the_broker_answers(store: Path) -> None:

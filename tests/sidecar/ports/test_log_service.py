@@ -49,6 +49,7 @@ FULL = LogView(
     epochs=((1, 0), (7, 5000)),
     strict=True,
     short=((SEGMENT, 100),),
+    given_up=((6000, 6100, 7, 1_790_000_000_000), (9100, 9200, 8, 0)),
 )
 
 
@@ -141,6 +142,14 @@ def test_files_that_cannot_be(size: int, start: int, count: int) -> None:
     message.segment_size = size
     message.segments[0].start, message.segments[0].count = start, count
     with pytest.raises(ApiError, match="cannot be"):
+        view_of("a:1", message)
+
+
+@pytest.mark.parametrize(("start", "end", "epoch"), [(-1, 5, 1), (5, 5, 1), (0, 5, -2)])
+def test_losses_that_cannot_be(start: int, end: int, epoch: int) -> None:
+    message = message_of(FULL)
+    message.given_up[1].start, message.given_up[1].end, message.given_up[1].epoch = start, end, epoch
+    with pytest.raises(ApiError, match="losses cannot be"):
         view_of("a:1", message)
 
 

@@ -56,6 +56,11 @@ def test_a_slave_shows_that_it_acts_for_a_missing_master() -> None:
     assert f'rocketmq_sidecar_role{{{COMMON},role="slave"}} 1.0' in acting, "the log's role is another fact"
 
 
+def test_lost_messages_are_counted() -> None:
+    assert f"rocketmq_sidecar_log_given_up{{{COMMON}}} 0.0" in shown(snapshot())
+    assert f"rocketmq_sidecar_log_given_up{{{COMMON}}} 2.0" in shown(msgspec.structs.replace(snapshot(), given_up=2))
+
+
 def test_a_master_shows_its_slaves_and_its_disk() -> None:
     lines = shown(snapshot(SlaveLag(2, 0, in_sync=True), SlaveLag(3, 500, in_sync=False), disk_used=0.25))
     assert {

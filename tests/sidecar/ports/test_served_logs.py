@@ -9,6 +9,7 @@ import pytest
 from rocketmq_api.log_view import LogView, SegmentRun
 from rocketmq_commitlog.errors import SmallFileError
 from rocketmq_formats.remoting.controller import EpochEntry
+from rocketmq_formats.store.given_up import GivenUp
 from rocketmq_formats.store.segment_names import segment_name
 from rocketmq_runtime.config.settings import build_settings
 from rocketmq_sidecar.control.agent import Agent
@@ -38,6 +39,7 @@ def native(root: Path, *, file_size: int = SEGMENT, machine: object = None, **ke
         noted_offset=7000,
         max_offset=7777,
         epochs=(EpochEntry(1, 0, 100), EpochEntry(4, 100, 7777)),
+        given_up=(GivenUp(start=100, end=300, epoch=4, at_millis=5),),
     )
     agent = SimpleNamespace(settings=settings(root, **keys), machine=machine, replication=replication)
     return NativeLog(cast("Agent", agent))
@@ -61,6 +63,7 @@ async def test_native_offsets_are_those_of_replication(tmp_path: Path) -> None:
         segments=(SegmentRun(0, 3),),
         epochs=((1, 0), (4, 100)),
         strict=True,
+        given_up=((100, 300, 4, 5),),
     )
 
 

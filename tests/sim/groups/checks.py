@@ -52,6 +52,8 @@ class GroupChecker:
         copies. What it has when the power fails does not matter: acknowledgements of more may be under way."""
         self.ever_lost = False
         """Whether a member may have had to leave because it lacked what it had acknowledged."""
+        self.given_up: int | None = None
+        """Where the first messages began that were acknowledged and that no replica has."""
         self.buried = 0
         """Replicas that died for good."""
         self.fenced: set[str] = set()
@@ -148,6 +150,7 @@ class GroupChecker:
 
     def give_up(self, end: int) -> None:
         """No replica has what was acknowledged after `end`."""
+        self.given_up = end if self.given_up is None else min(self.given_up, end)
         self.acked = {body: place for body, place in self.acked.items() if place[1] <= end}
         self.acked_end = min(self.acked_end, end)
         del self.truth[end:]
@@ -226,6 +229,11 @@ class GroupChecker:
             lost = self.acked.keys() - set(bodies)
             if lost:
                 raise Violation(f"AckedSurvives: acknowledged and lost: {sorted(lost)[:10]}")
+        for replica in self.replicas if self.promise.copies else ():
+            assert replica.agent is not None
+            for noted in replica.agent.replication.given_up:
+                if self.given_up is None or noted.start < self.given_up:
+                    raise Violation(f"LossesNoted: {replica.name} notes what is not lost: {noted}")
         for replica in self.replicas:
             visible = sum(queue.max_offset for queue in replica.disk.queues.values())
             if visible != len(bodies):

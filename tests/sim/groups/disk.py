@@ -11,6 +11,8 @@ from random import Random
 from typing import Any, cast
 
 from rocketmq_formats.store.checkpoint import SIZE, decode_checkpoint
+from rocketmq_formats.store.given_up import FILE_NAME as GIVEN_UP
+from rocketmq_formats.store.given_up import GivenUp, decode_given_up
 from rocketmq_formats.store.queue_ends import QueueEnds
 from rocketmq_store.checkpoint import _JAVA_SIZE, _MAGIC, _OURS, _OURS_AT, CheckpointFile, _crc
 from rocketmq_store.errors import WriterLockHeldError
@@ -94,6 +96,12 @@ class ReplicaDisk:
         self.lock_holder: SimWriterLock | None = None
         self.lowest_change: int | None = None
         """Where the log was changed other than by appending, since the checker looked."""
+
+    @property
+    def given_up(self) -> tuple[GivenUp, ...]:
+        """What `.log.given-up` says."""
+        data = next((data for path, data in self.small.files().items() if path.name == GIVEN_UP), None)
+        return () if data is None else decode_given_up(data).given_up
 
     def changed(self, offset: int) -> None:
         self.lowest_change = offset if self.lowest_change is None else min(offset, self.lowest_change)

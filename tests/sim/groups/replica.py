@@ -51,6 +51,7 @@ from rocketmq_sidecar.domain.actions import (
 )
 from rocketmq_sidecar.domain.control.fence import Fence
 from rocketmq_sidecar.evidence.boot_file import BootFile
+from rocketmq_sidecar.evidence.given_up_file import GivenUpFile
 from rocketmq_sidecar.evidence.log_mark import LogMark
 from rocketmq_sidecar.replication.epoch_store import EpochStore
 from rocketmq_sidecar.replication.replication import Replication
@@ -373,6 +374,10 @@ def _log_cut(root: Path) -> LogCut:
     return LogCut(root, filesystem=here().disk.small)
 
 
+def _given_up_file(folder: Path) -> GivenUpFile:
+    return GivenUpFile(folder, filesystem=here().disk.small)
+
+
 def _boot_file(path: Path, *, sync_flush: bool, boot_id: object) -> BootFile:
     del boot_id  # the real machine's
     disk, name = here().disk, here().host.name
@@ -466,6 +471,7 @@ def shims() -> Iterator[None]:
             (rocketmq_sidecar.replication.replica_log, "LogCut", _log_cut),
             (rocketmq_sidecar.evidence.log_proof, "BootFile", _boot_file),
             (rocketmq_sidecar.evidence.log_proof, "AckedOffsetFile", SimAckedOffsetFile),
+            (rocketmq_sidecar.evidence.log_proof, "GivenUpFile", _given_up_file),
             (rocketmq_sidecar.replication.replica_log, "MappedFiles", SimFiles),
             (rocketmq_sidecar.replication.replica_log, "WriterLock", SimWriterLock),
             (rocketmq_sidecar.control.agent, "IdentityFiles", _identity_files),

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from rocketmq_sidecar.evidence.log_proof import LogProof
 from rocketmq_store.log_cut import LogCut
 from tests.sim.checks import Violation
+from tests.sim.groups.checks import proven
 from tests.sim.groups.replica import SimAckedOffsetFile, SimReplica
 from tests.sim.groups.scripts import acknowledging, down
 from tests.sim.groups.world import GroupWorld
@@ -84,3 +86,37 @@ def test_a_rule_that_is_taken_away_is_missed(
     with pytest.raises(Violation) as found:
         _comes_back_alone(0, STORIES[story])
     assert found.value.invariant == "AckedSurvives"
+
+
+def _all_lose_the_tail(seed: int) -> None:
+    with acknowledging(seed) as (world, _, _):
+        world.until(lambda: len(world.checker.acked) > 25, 30)
+        end, lost_from = world.checker.acked_end, _places(world)[-3]
+        world.checker.ever_lost = True
+        for replica in world.replicas:
+            world.checker.cut.add(replica.name)
+            down(world, replica, world.rng.uniform(0.1, 3))
+            _zero(replica, lost_from, end)
+        acked = {one.name: one.disk.acked for one in world.replicas}
+        world.checker.give_up(lost_from)
+        world.until(lambda: world.well() and all(map(proven, world.replicas)), 60)
+        noted = {one.name: one.disk.given_up for one in world.replicas}
+        for replica in world.replicas:
+            down(world, replica, 0.5)
+    for name, notes in noted.items():
+        if [(one.start, one.end) for one in notes] != [(lost_from, acked[name])]:
+            raise Violation(f"LossesNoted: {name} has {notes}, lost is {lost_from} to {acked[name]}")
+    assert len({one.epoch for notes in noted.values() for one in notes}) == 1
+    assert {one.name: one.disk.given_up for one in world.replicas} == noted
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_all_have_lost_is_noted_and_stays_noted(seed: int) -> None:
+    _all_lose_the_tail(seed)
+
+
+def test_a_loss_that_is_forgotten_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LogProof, "give_up", lambda *_: None)
+    with pytest.raises(Violation) as found:
+        _all_lose_the_tail(0)
+    assert found.value.invariant == "LossesNoted"

@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from rocketmq_formats.soundness.places import Extent
+from rocketmq_formats.store.given_up import GivenUp
 from rocketmq_verify.domain.findings import Kind
-from rocketmq_verify.domain.model import ReplicaName
+from rocketmq_verify.domain.model import ReplicaLog, ReplicaName
 from rocketmq_verify.domain.planning.lineage import SegmentSizeError, lineage, other_sizes
 from rocketmq_verify.domain.planning.points import consistent_point, settled
 from tests.verify.logs_kit import log
@@ -219,3 +220,21 @@ def test_settled_is_what_both_looks_have() -> None:
 def test_a_rebuilt_replica_is_moved_and_no_finding() -> None:
     seen = lineage([log("a"), log("b")], [log("a"), log("b", [], 0, broker_id=9)])
     assert (seen.moved, seen.findings) == ((B,), ())
+
+
+def test_what_replicas_have_noted_as_given_up_is_told_once_for_each_epoch() -> None:
+    def noted(name: str, *losses: tuple[int, int, int]) -> ReplicaLog:
+        given_up = tuple(GivenUp(start=start, end=end, epoch=epoch, at_millis=7) for start, end, epoch in losses)
+        return msgspec.structs.replace(log(name, end=9000, confirm=9000), given_up=given_up)
+
+    logs = [noted("a", (600, 900, 3), (2000, 2100, 7)), noted("b", (600, 1000, 3)), noted("c")]
+    for looks in ((logs,), (logs, logs)):
+        assert [(one.kind, one.replicas, one.extent, one.epoch) for one in lineage(*looks).findings] == [
+            (Kind.LOST_CONFIRMED, (A, B), Extent(600, 1000), 3),
+            (Kind.LOST_CONFIRMED, (A,), Extent(2000, 2100), 7),
+        ]
+    assert lineage(logs, [noted("a"), noted("b"), noted("c")]).findings == (), "an operator has deleted the notes"
+    empty = msgspec.structs.replace(
+        noted("a", (600, 900, 3)), min_offset=0, max_offset=0, confirm_offset=0, segments=()
+    )
+    assert [one.extent for one in lineage([empty]).findings] == [Extent(600, 900)]

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rocketmq_commitlog import queue_files
 from rocketmq_commitlog.errors import UnreadableError
 from rocketmq_commitlog.folder import LogFolder
 from rocketmq_commitlog.state import NATIVE_IDENTITY
 from rocketmq_formats.store.consume_queue import pack_units
+from rocketmq_formats.store.given_up import FILE_NAME, GivenUp, GivenUpNotes, encode_given_up
 from rocketmq_formats.store.index_file import HEADER_SIZE, SLOT_SIZE
 from rocketmq_formats.store.segment_names import segment_name
 from rocketmq_verify.domain.findings import Kind, Severity
@@ -137,6 +139,14 @@ def confirmed_tail_lost_in_one(group: Group, root: Path) -> None:
     file.write_bytes(file.read_bytes()[: end % SEGMENT].ljust(SEGMENT, b"\0"))
 
 
+def acknowledged_and_given_up(group: Group, root: Path) -> None:
+    """Newer messages are there since."""
+    loss = GivenUp(start=group.messages[20].offset, end=group.messages[24].offset, epoch=1, at_millis=7)
+    for name, end in (("a", loss.end), ("b", loss.end - 100)):
+        text = encode_given_up(GivenUpNotes(given_up=(replace(loss, end=end),)))
+        (root / name / FILE_NAME).write_bytes(text)
+
+
 def cut_file(group: Group, root: Path) -> None:
     file = log_file(root, "b", SEGMENT)
     file.write_bytes(file.read_bytes()[:1000])
@@ -205,6 +215,7 @@ CASES: list[tuple[Callable[[Group, Path], None], set[Kind]]] = [
     (slots_deleted, {Kind.INDEX_MISMATCH}),
     (page_of_an_index_zeroed, {Kind.INDEX_MISMATCH}),
     (index_that_counts_too_much, {Kind.INDEX_MISMATCH}),
+    (acknowledged_and_given_up, {Kind.LOST_CONFIRMED}),
 ]
 
 
@@ -262,3 +273,33 @@ def test_both_ways_find_the_same(
     if damage is indexed:
         assert files.entries == 3 * 2 * sum(one.end <= group.master.confirm for one in group.messages)
     assert through.verdict.summary == files.verdict.summary
+
+
+def test_lost_messages_are_told_until_the_note_is_deleted(tmp_path: Path, doors: Sidecars) -> None:
+    group = Group().fill(60)
+    places = save_all(group, tmp_path)
+    acknowledged_and_given_up(group, tmp_path)
+    first, end = group.messages[20], group.messages[24].offset
+    for way in (places, doors.of(places)):
+        (found,) = verify(way).findings
+        assert (found.kind, found.replicas, found.epoch) == (Kind.LOST_CONFIRMED, ("a", "b"), 1)
+        assert (found.extent.start, found.extent.end) == (first.offset, end)
+        assert found.detail.startswith(
+            f"the acknowledged messages from {first.offset} to {end} were given up when epoch 1 began without them,"
+            " noted 1970-01-01T00:00:00Z by a and b"
+        )
+        assert found.record is None, "a newer message is there"
+        assert f"the last message before them is message {group.messages[19].queue_offset} " in found.detail
+    for name in "ab":
+        (tmp_path / name / FILE_NAME).unlink()
+    for way in (places, doors.of(places)):
+        assert verify(way).verdict.exit_code == 0
+
+
+def test_a_note_that_cannot_be_read_is_not_silence(tmp_path: Path, doors: Sidecars) -> None:
+    places = save_all(Group().fill(60), tmp_path)
+    (tmp_path / "b" / FILE_NAME).write_bytes(b"no JSON")
+    for way in (places, doors.of(places)):
+        (found,) = verify(way).findings
+        assert (found.kind, found.replicas) == (Kind.UNREACHABLE, ("b",))
+        assert f"{FILE_NAME}: damaged" in found.detail

@@ -9,6 +9,8 @@ from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from msgspec.structs import astuple
+
 from rocketmq_api.log_view import LogView, runs_of
 from rocketmq_commitlog.state import LogPaths, read_state
 from rocketmq_sidecar.ports.served_log import LogCounts
@@ -57,6 +59,7 @@ class StoreServed:
             segments=runs_of(state.segments, state.segment_size),
             epochs=tuple(state.epochs.starts()),
             short=state.short,
+            given_up=tuple(astuple(one) for one in state.given_up),
         )
 
 

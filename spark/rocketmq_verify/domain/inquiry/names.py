@@ -41,7 +41,8 @@ def _damaged(finding: Finding, lineage: Lineage) -> Requests[Finding]:
 
 def _lost(finding: Finding, lineage: Lineage) -> Requests[Finding]:
     start = finding.extent.start
-    there = [zone.replica for zone in lineage.zones if zone.extent.start <= start < zone.end]
+    newer = finding.epoch is not None  # given up: other messages are there now
+    there = [zone.replica for zone in lineage.zones if zone.extent.start <= start < zone.end and not newer]
     name = yield from _at(start, there, lineage)
     if name is not None:
         return msgspec.structs.replace(

@@ -27,7 +27,7 @@ from rocketmq_verify.domain.findings import Finding, Kind
 from rocketmq_verify.domain.model import ReplicaLog, ReplicaName
 from rocketmq_verify.domain.planning.points import consistent_point, settled, table
 from rocketmq_verify.domain.planning.rivals import Rival, rivals
-from rocketmq_verify.domain.planning.table_findings import contradictions, early_ends, longer, missing
+from rocketmq_verify.domain.planning.table_findings import contradictions, early_ends, given_up, longer, missing
 
 
 class SegmentSizeError(Exception):
@@ -101,7 +101,7 @@ def lineage(before: Sequence[ReplicaLog], after: Sequence[ReplicaLog] | None = N
             confirm_offset=0,
             segment_size=size,
             zones=(),
-            findings=tuple(early_ends(before, latest, gone, 0)),
+            findings=(*early_ends(before, latest, gone, 0), *given_up(latest.values())),
             moved=tuple(sorted(gone)),
         )
     reference = max(filled, key=lambda log: (table(log).last_epoch, log.max_offset, log.master))
@@ -116,6 +116,7 @@ def lineage(before: Sequence[ReplicaLog], after: Sequence[ReplicaLog] | None = N
         *(finding for log in filled for finding in missing(log)),
         *early_ends(before, latest, gone, confirm),
         *longer(before, latest, gone, reference, looks=1 if after is None else 2),
+        *given_up(latest[log.name] for log in logs),
     ]
     return Lineage(
         reference=reference.name,

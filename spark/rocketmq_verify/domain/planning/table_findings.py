@@ -1,10 +1,11 @@
 """Findings from epoch tables, file names and ends, without reading a byte. Called by `lineage`."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
 from rocketmq_formats.soundness.places import Extent
+from rocketmq_formats.store.given_up import FILE_NAME, GivenUp
 from rocketmq_verify.domain.findings import Copy, Finding, Kind
 from rocketmq_verify.domain.model import ReplicaLog, ReplicaName
 from rocketmq_verify.domain.planning.points import table
@@ -171,6 +172,25 @@ def _lost_confirmed(losers: Sequence[ReplicaLog], ends: Mapping[ReplicaName, int
         detail=f"the bytes from {longest} to {noted} are lost: {' and '.join(names)} noted them as confirmed, and no "
         f"replica that was read has them ({own})",
     )
+
+
+def given_up(logs: Iterable[ReplicaLog]) -> Iterator[Finding]:
+    """What replicas have noted as acknowledged and lost. Each knows only what it had acknowledged itself."""
+    losses: dict[tuple[int, int], dict[ReplicaName, GivenUp]] = {}
+    for log in logs:
+        for one in log.given_up:
+            losses.setdefault((one.epoch, one.start), {})[log.name] = one
+    for (epoch, start), noted in sorted(losses.items()):
+        most = max(noted.values(), key=lambda one: (one.end, -one.at_millis))
+        names = sorted(noted)
+        yield Finding(
+            kind=Kind.LOST_CONFIRMED,
+            replicas=tuple(names),
+            extent=Extent(start, most.end),
+            epoch=epoch,
+            detail=f"{most} by {' and '.join(names)}; newer messages may be at these offsets. When you have dealt with "
+            f"it, delete {FILE_NAME} in storePathRootDir of {' and '.join(names)}",
+        )
 
 
 def longer(
