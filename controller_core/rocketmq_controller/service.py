@@ -129,13 +129,13 @@ class ControllerService:
 
     # The quorum and the node
 
-    def update_config(self, body: bytes) -> Answer:
-        """1009: of this member only."""
-        return background.awaited(self._update_config(body), "configuration")
+    def update_config(self, body: bytes, host: str = "") -> Answer:
+        """1009, over a connection from `host`: of this member only."""
+        return background.awaited(self._update_config(body, host), "configuration")
 
-    async def _update_config(self, body: bytes) -> Decision:
+    async def _update_config(self, body: bytes, host: str) -> Decision:
         try:
-            answer = await self.config.update(body)
+            answer = await self.config.update(body, host=host)
         except BodyError as error:
             return Decision(error.response_code, str(error))
         return Decision(answer.code, answer.remark)

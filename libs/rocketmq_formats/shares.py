@@ -1,5 +1,5 @@
 """How much of a bounded table each host has put there, so that one host cannot take all of its room. Pure; used by the
-tables of name servers and brokers that strangers can fill.
+tables of name servers and brokers that strangers can fill, and for configuration updates that wait.
 
 A host gets at most as much of a table as it leaves to the others: half of it if it is alone, a third beside another one
 that takes what it can, and so on. Therefore a newcomer always finds some.

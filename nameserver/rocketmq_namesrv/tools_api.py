@@ -175,12 +175,12 @@ class ToolsApi:
             return response(request, ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace[:1024]}")
         return response(request, ResponseCode.SUCCESS, None, None, body)
 
-    def _update_config(self, request: RemotingCommand, _peer: server.Peer) -> "asyncio.Future[RemotingCommand]":
-        return background.awaited(self._updated(request), "configuration")
+    def _update_config(self, request: RemotingCommand, peer: server.Peer) -> "asyncio.Future[RemotingCommand]":
+        return background.awaited(self._updated(request, peer.host), "configuration")
 
-    async def _updated(self, request: RemotingCommand) -> RemotingCommand:
+    async def _updated(self, request: RemotingCommand, host: str) -> RemotingCommand:
         try:
-            answer = await self._config.update(request.body)
+            answer = await self._config.update(request.body, host=host)
         except BodyError as error:
             return response(request, error.response_code, str(error))
         return response(request, answer.code, answer.remark)

@@ -18,6 +18,7 @@ from rocketmq_formats.remoting.controller import (
     BrokerReplicasInfo,
     SyncStateSet,
 )
+from rocketmq_runtime.config.live_config import MAX_WAITING
 from rocketmq_runtime.remoting.server import Peer, RemotingServer
 from tests.controller.grpc_kit import LIMITS, NAME, Door, address
 
@@ -86,6 +87,23 @@ async def test_what_bounds_or_loses_messages_is_for_the_machine_alone(stage: Sta
     answer = await stage.ask(request(RequestCode.UPDATE_CONTROLLER_CONFIG, None, update))
     assert answer.code == ResponseCode.NO_PERMISSION
     assert "only the configuration file" in (answer.remark or "")
+
+
+async def test_waiting_updates_of_one_host_leave_places_to_others(stage: Stage) -> None:
+    def update(host: str) -> "asyncio.Future[RemotingCommand]":
+        stage.peer.host = host
+        answer = stage.api.on_request(request(RequestCode.UPDATE_CONTROLLER_CONFIG), stage.peer)
+        assert isinstance(answer, asyncio.Future)
+        return answer
+
+    for _ in range(2):  # places are given back
+        async with stage.door.config._turn:  # an update is being written
+            many = [update("stranger") for _ in range(MAX_WAITING)]
+            honest = update("10.0.0.1")
+            await asyncio.sleep(0)
+        codes = [answer.code for answer in await asyncio.gather(*many)]
+        assert codes == [ResponseCode.SUCCESS] * 8 + [ResponseCode.SYSTEM_BUSY] * 8
+        assert (await honest).code == ResponseCode.SUCCESS
 
 
 async def test_groups_above_the_bound_are_refused(stage: Stage) -> None:

@@ -225,7 +225,7 @@ async def test_updates_are_written_in_turn_and_not_too_often(tmp_path: Path) -> 
     config = LiveConfig({**GOOD, "controllerStorePath": str(tmp_path)}, {})
     config._write = lambda _path, data: written.append((loop.time(), data))
     numbers = range(2, 2 + MAX_WAITING)
-    updates = [config.update(f"electMasterMaxRetryCount={number}\n".encode()) for number in numbers]
+    updates = [config.update(f"electMasterMaxRetryCount={number}\n".encode(), host=f"{number}") for number in numbers]
     *taken, busy = await asyncio.gather(*updates, config.update(b"electMasterMaxRetryCount=99\n"))
     assert {answer.code for answer in taken} == {ResponseCode.SUCCESS}
     assert busy.code is ResponseCode.SYSTEM_BUSY

@@ -15,6 +15,7 @@ from rocketmq_formats.remoting.nameserver import NotifyMinBrokerIdChangeRequestH
 from rocketmq_namesrv.kv_store import KVStore
 from rocketmq_namesrv.metrics import Counts, NameServerMetrics
 from rocketmq_namesrv.registry import EVENT_LINES
+from rocketmq_runtime.config.live_config import MAX_WAITING
 from rocketmq_runtime.config.settings import SettingsError
 from rocketmq_runtime.files.filesystem import StorageError
 from tests.golden.namesrv_story import (
@@ -281,6 +282,17 @@ class TestSettings:
         before = door.config.settings
         assert (await door.update(body)).code == code
         assert door.config.settings == before
+
+    async def test_waiting_updates_of_one_host_leave_places(self, door: Door) -> None:
+        door.peer("stranger").host = "10.0.0.66"
+        async with door.config._turn:  # an update is being written
+            many = [asyncio.ensure_future(door.told(318, connection="stranger")) for _ in range(MAX_WAITING)]
+            last = asyncio.ensure_future(door.told(318))
+            await asyncio.sleep(0)  # they begin
+            await asyncio.sleep(0)  # and wait for their turn
+        *codes, honest = [answer.code for answer in await asyncio.gather(*many, last)]
+        assert codes == [ResponseCode.SUCCESS] * 8 + [ResponseCode.SYSTEM_BUSY] * 8
+        assert honest == ResponseCode.SUCCESS
 
     async def test_two_ports_cannot_be_one(self, tmp_path: Path) -> None:
         with pytest.raises(SettingsError, match="metricsPromExporterPort"):

@@ -149,8 +149,8 @@ class RemotingApi:
     def _get_sync_state_data(self, request: RemotingCommand, _peer: server.Peer) -> Answer:
         return self._service.get_sync_state_data(_body(list[str], request) if request.body else None)
 
-    def _update_config(self, request: RemotingCommand, _peer: server.Peer) -> Answer:
-        return self._service.update_config(request.body)
+    def _update_config(self, request: RemotingCommand, peer: server.Peer) -> Answer:
+        return self._service.update_config(request.body, peer.host)
 
     def _get_config(self, request: RemotingCommand, _peer: server.Peer) -> RemotingCommand:
         return response(request, ResponseCode.SUCCESS, None, None, self._service.config.as_properties())

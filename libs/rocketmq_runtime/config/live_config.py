@@ -19,6 +19,7 @@ import structlog
 from rocketmq_formats import properties
 from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.errors import BodyError
+from rocketmq_formats.shares import Shares
 from rocketmq_runtime.config.config_update import update_config
 from rocketmq_runtime.config.settings import (
     SettingsError,
@@ -39,7 +40,7 @@ log = structlog.get_logger(__name__)
 MAX_BODY: Final = 64 * 1024
 """Bytes of one update."""
 MAX_WAITING: Final = 16
-"""Updates that may wait for their turn; more are answered with SYSTEM_BUSY."""
+"""Updates of all hosts that may wait for their turn, each host with its share; more are answered with SYSTEM_BUSY."""
 PAUSE: Final = 0.2
 """Seconds from one write to the next: other files share the disk, as the journal of a controller."""
 
@@ -112,7 +113,7 @@ class UpdatableConfig(Generic[S]):
             self._take_kept(read_properties_file(path))
         self._listeners: list[Callable[[S], None]] = []
         self._turn = asyncio.Lock()
-        self._waiting = 0
+        self._waiting = Shares(MAX_WAITING, "configuration updates")
         self._written_at = float("-inf")
 
     def on_update(self, listener: Callable[[S], None]) -> None:
@@ -143,11 +144,11 @@ class UpdatableConfig(Generic[S]):
         """All keys and values, sorted, one `k=v` a line (1010, 319)."""
         return properties.dump(to_text_values(self.settings))
 
-    async def update(self, body: bytes) -> Answer:
-        """Take `k=v` lines (1009, 318); nothing changes unless all of it can and is on disk.
+    async def update(self, body: bytes, *, host: str = "") -> Answer:
+        """Take `k=v` lines (1009, 318) of `host`; nothing changes unless all of it can and is on disk.
 
-        Codes: 0; 1 the file cannot be written; 2 too many updates wait already; 16 a key on the black list or one that
-        only the machine's configuration may set; `wrong_value`.
+        Codes: 0; 1 the file cannot be written; 2 too many updates wait already, of all hosts or of this one; 16 a key
+        on the black list or one that only the machine's configuration may set; `wrong_value`.
 
         Raises:
             BodyError: not properties text, or more than MAX_BODY bytes.
@@ -155,14 +156,15 @@ class UpdatableConfig(Generic[S]):
         if len(body) > MAX_BODY:
             raise BodyError(f"an update of {len(body)} bytes is more than {MAX_BODY}")
         wanted = properties.parse(body)
-        if self._waiting >= MAX_WAITING:
-            return Answer(ResponseCode.SYSTEM_BUSY, f"{MAX_WAITING} configuration updates wait already, try again")
-        self._waiting += 1
+        full = self._waiting.why_not(host)
+        if full is not None:
+            return Answer(ResponseCode.SYSTEM_BUSY, f"configuration updates wait already, try again: {full}")
+        self._waiting.put(host)
         try:
             async with self._turn:
                 return await self._update(wanted)
         finally:
-            self._waiting -= 1
+            self._waiting.remove(host)
 
     async def _update(self, wanted: Mapping[str, str]) -> Answer:
         decided = update_config(

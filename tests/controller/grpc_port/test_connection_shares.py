@@ -19,12 +19,17 @@ class Port:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.connections = 0
         self.looks = 0
+        self.opened = 0
         self.broken = False
         self.closed = 0
         monkeypatch.setattr(connection_shares, "_descriptors", self._descriptors)
-        monkeypatch.setattr(connection_shares, "_socket_of", lambda _descriptor, _port: Opened(self))
+        monkeypatch.setattr(connection_shares, "_socket_of", self._socket_of)
         monkeypatch.setattr(connection_shares, "_silent", lambda _opened: 0)
         monkeypatch.setattr(connection_shares, "_peer", lambda _opened: "10.0.0.1:80")
+
+    def _socket_of(self, _descriptor: int, _port: int) -> socket.socket:
+        self.opened += 1
+        return Opened(self)
 
     def _descriptors(self) -> list[int]:
         self.looks += 1
@@ -52,7 +57,7 @@ async def test_a_host_gives_way_only_when_the_port_is_nearly_full(port: Port) ->
     shares = ConnectionShares(max_connections=20, limit=5)
     port.connections = 14
     await shares.sweep()
-    assert port.closed == 0
+    assert (port.closed, port.opened) == (0, 0), "with so few descriptors it cannot be, whatever they are"
     port.connections = 15
     await shares.sweep()
     assert port.closed == 10, "all, although the first one could not be"
