@@ -116,7 +116,7 @@ class Past:
 
     def as_before(self, latest: Lineage) -> tuple[tuple[Extent, frozenset[ReplicaName]], ...]:
         """Cells that only some replicas have as they were, of all that was read so far, and those beside them: a record
-        may reach into these. What one replica alone once had counts for nothing against others."""
+        may reach into these. What one replica alone once had proves nothing against others."""
         cells = compared(self._read, self._known, latest, self.cell_size)
         read = {one.extent.start: one for one in cells if one.cell.copies > 1}
         mixed = [start for start, one in read.items() if one.current and one.changed]
