@@ -225,7 +225,7 @@ class _Job:
         """
         self._progress.phase(f"comparing {format_bytes(part.expected_bytes)} of {len(first.zones)} replicas")
         tally.merge(self._timed("scan", lambda: self._compare(scanner, part, first)))
-        drive(self._past.look(part, first, tally), self._replicas.answer)
+        drive(self._past.take_digests(part, first, tally), self._replicas.answer)
         self._progress.phase("examining the differences")
         second = self._both_looks(before)
         before_now = self._past.as_before(second)

@@ -109,7 +109,7 @@ class Past:
         if len(logs) == len(self._request.places) > 1:
             self._known = without_expired(self._known, min(one.min_offset for one in logs))
 
-    def look(self, part: Plan, first: Lineage, tally: Tally) -> Requests[None]:
+    def take_digests(self, part: Plan, first: Lineage, tally: Tally) -> Requests[None]:
         """Take the digests of the cells that were read completely, this part of the plan at last."""
         yield from cut_chunks(part, first, tally.cells)
         self._read = tally.cells.take(self.cell_size) if self.cell_size else {}

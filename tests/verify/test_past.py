@@ -580,7 +580,7 @@ def test_a_change_that_is_gone_at_the_second_read_is_read_again_by_the_next_run(
     run(group)
     message = group.messages[30]
     flip_alike(group, message)
-    look = Past.look
+    look = Past.take_digests
 
     def mended(self: Past, *arguments: Any) -> Requests[None]:
         yield from look(self, *arguments)
@@ -591,7 +591,7 @@ def test_a_change_that_is_gone_at_the_second_read_is_read_again_by_the_next_run(
                 data = bytes(group[place.name].data[start : start + SEGMENT])
                 file.write_bytes(data.ljust(SEGMENT, b"\0"))
 
-    monkeypatch.setattr(Past, "look", mended)
+    monkeypatch.setattr(Past, "take_digests", mended)
     done = run(group)
     assert (done.verdict.result, done.findings) == (Result.ALIGNED, ())
     monkeypatch.undo()
