@@ -131,13 +131,14 @@ class Pipeline:
         if self._draining:
             answer(BUSY)
             return
-        decision = decide(self.group(broker_name))
+        group = self.group(broker_name)
+        decision = decide(group)
         if decision.events:
             needed = max(map(level_of, decision.events))
             if needed > FIRST_LEVEL and needed > self._feature_level():  # to ask costs more than most decisions
                 answer(UPGRADING)
                 return
-            batch = self._fill(broker_name, decision)
+            batch = self._fill(broker_name, group, decision)
         elif broker_name in self._ahead:  # it changes nothing, but rests on what has not committed yet
             batch = self._ahead[broker_name]
         else:
@@ -145,16 +146,17 @@ class Pipeline:
             return
         batch.waiting.append((answer, broker_name, decision))
 
-    def _fill(self, broker_name: str, decision: Decision) -> _Batch:
+    def _fill(self, broker_name: str, group: BrokerGroup | None, decision: Decision) -> _Batch:
         if self._filling is None:
             self._filling = _Batch()
             self._proposer.call_soon(self._flush)
         batch = self._filling
-        before = group = self.group(broker_name)
+        before = group
         for event in decision.events:
             group = evolve(group, event)
-        for tally in (batch.tally, self._tally):
-            tally.change(before, group)
+        if before is None or group is None or before.replicas is not group.replicas:  # most changes are of the set
+            for tally in (batch.tally, self._tally):
+                tally.change(before, group)
         batch.groups[broker_name] = group
         batch.events.extend(decision.events)
         self._ahead[broker_name] = batch

@@ -113,7 +113,7 @@ class Elections(Timeouts):
 
     def lease_holds(self, now: float) -> bool:
         """No other member can have been elected yet."""
-        return self.state == LEADER and (self.log.standing.sole or now < self._lease_until)
+        return self.state == LEADER and (now < self._lease_until or self.log.standing.sole)
 
     # -- follower: promises
 
