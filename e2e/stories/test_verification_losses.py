@@ -154,14 +154,16 @@ def drivers(group: Group) -> list[Driver]:
 def kill_half_way(group: Group) -> None:
     """The first driver, when it has kept its first leg and reads the second one."""
 
-    def log() -> str:
-        return "".join(group.kubectl("logs", driver.name) for driver in drivers(group)[:1] if driver.started)
-
     def reads_on() -> bool:
-        try:
-            return log().count("  comparing ") > 1
-        except RuntimeError:  # it is not started yet
+        found = drivers(group)
+        if not found or not found[0].started:
             return False
+        try:
+            log = group.kubectl("logs", found[0].name)
+        except RuntimeError:  # its container is not started yet
+            return False
+        assert found[0].code is None, f"it ended by itself:\n{log}"
+        return log.count("  comparing ") > 1
 
     wait(reads_on, "a second leg", JOB_SECONDS, lambda: str(drivers(group)))
     group.signal(drivers(group)[0].name, "verify", "SIGKILL")
