@@ -4,6 +4,8 @@ import base64
 import json
 import os
 import re
+import signal
+import subprocess
 import threading
 import time
 import urllib.request
@@ -17,7 +19,7 @@ import pytest
 from e2e.kit import evidence, ground, lanes
 from e2e.kit.cluster import Cluster, KubectlError
 from e2e.kit.group import ANSWER_ATTEMPTS, Group
-from e2e.pod_scripts.chaos import body_behind, last_before, name_of, record_behind
+from e2e.pod_scripts.chaos import body_behind, last_before, name_of, record_behind, send
 from rocketmq_formats.store.message import Record, read_record
 from tests.gate.patience import VARIABLE
 from tests.records import make_record
@@ -193,6 +195,13 @@ def test_a_flipped_bit_is_in_a_body_wherever_the_search_begins() -> None:
         place = body_behind(data, start, position)
         assert place > position
         assert any(place in body for body in bodies)
+
+
+def test_a_process_that_ended_with_the_one_before_it_is_passed_over() -> None:
+    gone, there = subprocess.Popen(["true"]), subprocess.Popen(["sleep", "60"])
+    gone.wait()
+    send([gone.pid, there.pid], signal.SIGKILL)
+    assert there.wait(60) == -signal.SIGKILL
 
 
 def test_a_message_is_named_as_the_log_has_it() -> None:

@@ -20,6 +20,7 @@ import signal
 import struct
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 MAGIC = bytes.fromhex("daa320a7")
@@ -36,6 +37,13 @@ def of_container(container: str) -> list[int]:
 def of_name(name: str) -> list[int]:
     """Processes of that name (its first 15 characters)."""
     return [pid for pid in _pids() if _read(pid, "comm").strip() == name[:15]]
+
+
+def send(pids: list[int], number: signal.Signals) -> None:
+    """To all that are still there: with the first process of a container the others end, too."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def main() -> int:
@@ -56,12 +64,10 @@ def main() -> int:
     find, what, name, *seconds = sys.argv[1:]
     number = signal.Signals[name]
     pids = {"container": of_container, "process": of_name}[find](what)
-    for pid in pids:
-        os.kill(pid, number)
+    send(pids, number)
     if seconds:
         time.sleep(float(seconds[0]))
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
+        send(pids, signal.SIGCONT)
     print(pids)
     return 0 if pids else 1
 
@@ -69,17 +75,14 @@ def main() -> int:
 def outage(seconds: float, container: str) -> int:
     """Stop the API server; after a tenth of the time kill the container's processes."""
     servers = of_name("kube-apiserver")
-    for pid in servers:
-        os.kill(pid, signal.SIGSTOP)
+    send(servers, signal.SIGSTOP)
     try:
         time.sleep(seconds / 10)
         victims = of_container(container)
-        for pid in victims:
-            os.kill(pid, signal.SIGKILL)
+        send(victims, signal.SIGKILL)
         time.sleep(seconds * 9 / 10)
     finally:
-        for pid in servers:
-            os.kill(pid, signal.SIGCONT)
+        send(servers, signal.SIGCONT)
     return 0 if servers and victims else 1
 
 
@@ -130,9 +133,7 @@ def lose(folder: Path, containers: list[str]) -> int:
         last = last_before(before.read_bytes(), int(before.name))
         for path in files[files.index(used[-1]) :]:
             path.unlink()
-    pids = [pid for container in containers for pid in of_container(container)]
-    for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+    send([pid for container in containers for pid in of_container(container)], signal.SIGKILL)
     print(json.dumps({"begin": begin, "last": last}))
     return 0
 
