@@ -4,6 +4,8 @@ import base64
 import json
 import os
 import re
+import signal
+import subprocess
 import threading
 import time
 import urllib.request
@@ -17,7 +19,7 @@ import pytest
 from e2e.kit import evidence, ground, lanes
 from e2e.kit.cluster import Cluster, KubectlError
 from e2e.kit.group import ANSWER_ATTEMPTS, Group
-from e2e.pod_scripts.chaos import body_behind
+from e2e.pod_scripts.chaos import body_behind, last_before, name_of, record_behind, send
 from rocketmq_formats.store.message import Record, read_record
 from tests.gate.patience import VARIABLE
 from tests.records import make_record
@@ -193,6 +195,25 @@ def test_a_flipped_bit_is_in_a_body_wherever_the_search_begins() -> None:
         place = body_behind(data, start, position)
         assert place > position
         assert any(place in body for body in bodies)
+
+
+def test_a_process_that_ended_with_the_one_before_it_is_passed_over() -> None:
+    gone, there = subprocess.Popen(["true"]), subprocess.Popen(["sleep", "60"])
+    gone.wait()
+    send([gone.pid, there.pid], signal.SIGKILL)
+    assert there.wait(60) == -signal.SIGKILL
+
+
+def test_a_message_is_named_as_the_log_has_it() -> None:
+    start, data, begins = 1 << 20, b"", list[int]()
+    for number in range(5):
+        begins.append(len(data))
+        at = start + len(data)
+        data += make_record(at, b"body", topic=b"ledger", queue_id=number % 4, queue_offset=7 * number, properties=b"")
+    third = name_of(data, start, record_behind(data, start, begins[1] + 10))
+    assert third == {"offset": start + begins[2], "size": begins[3] - begins[2], "queue": 2, "number": 14}
+    end = {"offset": start + begins[4], "size": len(data) - begins[4], "queue": 0, "number": 28}
+    assert last_before(data.ljust(9000, b"\0"), start) == end
 
 
 def test_what_lanes_share_is_prepared_by_the_first_that_succeeds(tmp_path: Path) -> None:

@@ -184,9 +184,11 @@ class Group:
 
     # The load
 
-    def start_load(self, namesrv_addr: str, image: str, *, lanes: int = LANES, pace: float = PACE) -> None:
-        """Begin to send, from a pod beside the group; each lane rests `pace` seconds after a send."""
+    def start_load(self, namesrv_addr: str, image: str, *, lanes: int = LANES, pace: float = PACE, **more: str) -> None:
+        """Begin to send, from a pod beside the group; each lane rests `pace` seconds after a send. `more`: other
+        variables of load.py."""
         env = {
+            **more,
             "LANES": str(lanes),
             "PACE": str(pace),
             "NAMESRV_ADDR": namesrv_addr,
@@ -196,6 +198,13 @@ class Group:
         self._script_pod(self._load, "load", image, ["run"], env=env)
         began = "until [ -s /tmp/ledger ]; do sleep 0.2; done"
         self.kubectl("exec", self._load, "--", "timeout", str(PATIENCE), "sh", "-c", began)
+
+    def fill(self, namesrv_addr: str, image: str, *, messages: int, body: int) -> None:
+        """Send so many messages of `body` bytes from such a pod, and delete it when all are acknowledged."""
+        self.start_load(namesrv_addr, image, pace=0.0, MOST=str(messages), BODY=str(body))
+        done = f"until [ $(wc -l < /tmp/ledger) -ge {messages} ]; do sleep 0.2; done"
+        self.kubectl("exec", self._load, "--", "timeout", str(PATIENCE), "sh", "-c", done)
+        self.kubectl("delete", "pod", self._load)
 
     def mark(self) -> str:
         """Now, by the load's clock."""

@@ -1,9 +1,9 @@
 """Runs in a pod: sends numbered messages until it is stopped, and reads everything back on request.
 
 `load.py run` writes each acknowledged number, with the time, into a ledger. A failed send is not retried; the next
-number is sent. `load.py now` prints its clock as JSON. `load.py report SINCE` reads the whole topic and prints JSON
-about what was acknowledged until then: `lost` numbers, `duplicated` ones, and since SINCE (of `load.py now`) how many
-sends `failed`, and the longest time without an acknowledgement.
+number is sent. With MOST it rests when so many are acknowledged. `load.py now` prints its clock as JSON. `load.py
+report SINCE` reads the whole topic and prints JSON about what was acknowledged until then: `lost` numbers, `duplicated`
+ones, and since SINCE (of `load.py now`) how many sends `failed`, and the longest time without an acknowledgement.
 Mounted from a ConfigMap into any image that has the project's packages.
 """
 
@@ -39,30 +39,36 @@ READ_SECONDS = 60.0
 READ_AGAIN_SECONDS = 20.0
 PACE = float(os.environ["PACE"])
 """Seconds that each of the lanes rests after a send."""
+MOST = int(os.environ.get("MOST", "0")) or 10**9
+BODY = int(os.environ.get("BODY", "200"))
+"""Bytes of a message."""
 
 
 async def run() -> None:
     """Make the topic on this group alone, then send until killed."""
     await make_topic()
-    numbers = iter(range(10**9))
+    numbers, acknowledged = iter(range(10**9)), 0
     with LEDGER.open("a", buffering=1) as ledger, FAILURES.open("a", buffering=1) as failures:
         async with Producer(NAMESERVERS, group="ledger-producer", attempts=1, timeout=PATIENCE) as producer:
 
             async def lane() -> None:
-                while True:
+                nonlocal acknowledged
+                while acknowledged < MOST:
                     number = next(numbers)
                     try:
-                        result = await producer.send(TOPIC, b"%d %b" % (number, b"." * 200))
+                        result = await producer.send(TOPIC, b"%d %b" % (number, b"." * BODY))
                     except (ClientError, RemotingError) as error:
                         print(f"{time.time():.3f} {number} {error}", flush=True)
                         failures.write(f"{time.monotonic():.4f}\n")
                         await asyncio.sleep(2 * PAUSE)
                         continue
                     if result.acknowledged:
+                        acknowledged += 1
                         ledger.write(f"{number} {time.monotonic():.4f}\n")
                     await asyncio.sleep(PACE)
 
             await asyncio.gather(*(lane() for _ in range(LANES)))
+            await asyncio.Event().wait()  # a pod that ends is started again
 
 
 async def make_topic() -> None:
