@@ -70,7 +70,7 @@ MUTATIONS: Final[Mapping[str, Mutation]] = {
     "answer without a lease": Mutation(
         "a leading controller answers while no other one can have been elected",
         "rocketmq_controller.raft.consensus.elections",
-        "        return self.state == LEADER and (self.log.standing.sole or now < self._lease_until)\n",
+        "        return self.state == LEADER and (now < self._lease_until or self.log.standing.sole)\n",
         "        return self.state == LEADER\n",
         "strict-async-power",
     ),
