@@ -36,7 +36,7 @@ def expected(data: bytes | bytearray, base: int = 0, *, size: int = SEGMENT) -> 
             code = unit_tags_code(r.topic, r.properties, r.store_timestamp, LEVELS)
             queued = r.sys_flag & 0xC in {0, 8} and not r.sys_flag & 0x80
             place = r.queue_id, r.queue_offset, offset, r.store_timestamp, r.size, r.body_length
-            found.append((topic, *place, crc == r.body_crc, keys, code, queued))
+            found.append((topic, *place, crc == r.body_crc, keys, code, queued, bytes(r.properties)))
     return found
 
 

@@ -18,6 +18,7 @@ from rocketmq_verify.engine import task_rows
 from rocketmq_verify.engine.batches import SCHEMAS, read
 from rocketmq_verify.sources import file_source
 from rocketmq_verify.sources.open_source import open_source
+from rocketmq_verify.sources.queues import Derived
 from rocketmq_verify.sources.sidecar_source import SidecarSource
 from rocketmq_verify.sources.source import SourceError, SourceOptions
 from rocketmq_verify.sources.work import Content, Place, Work, everything, tasks
@@ -90,14 +91,14 @@ def test_sidecars_check_their_queues_at_the_same_time(
     """Each reads its log at the limited rate; one of them fails."""
     together = threading.Barrier(len(places), timeout=60)
 
-    def checked(sidecar: SidecarSource, extent: Extent, _: Work) -> tuple[QueueState, ...]:
+    def checked(sidecar: SidecarSource, extent: Extent, _: Work) -> Derived:
         together.wait()
         if sidecar.name == "b":
             raise SourceError(sidecar.name, "gone")
         check = QueueCheck(units=extent.length, lag=0)
-        return (QueueState(topic=TOPIC, queue_id=QUEUE, check=check, dispatched=1),)
+        return Derived((QueueState(topic=TOPIC, queue_id=QUEUE, check=check, dispatched=1),), None)
 
-    monkeypatch.setattr(task_rows, "_remote_queues", checked)
+    monkeypatch.setattr(task_rows, "_remote", checked)
     remote = tuple(Place(ReplicaName(place.name), "sidecar:127.0.0.1:1") for place in places)
     of = msgspec.structs.replace(work(places), queues_of=remote)
     rows = table(places[:1], Content.QUEUES, of).to_pylist()

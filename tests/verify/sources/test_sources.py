@@ -17,6 +17,7 @@ from rocketmq_api.log_readers import Range
 from rocketmq_api.log_view import MAX_RANGES, MAX_READ, LogView, SegmentRun
 from rocketmq_formats.soundness.places import Extent
 from rocketmq_formats.store.epoch_file import EpochList
+from rocketmq_formats.store.given_up import GivenUp
 from rocketmq_formats.store.segment_names import segment_name
 from rocketmq_verify.domain.model import Chunk, ChunkDigest, ReplicaLog, ReplicaName
 from rocketmq_verify.sources import sidecar_source
@@ -230,6 +231,10 @@ async def test_a_log_described_by_a_sidecar(tmp_path: Path) -> None:
             master=True,
             strict=True,
             short=((SEGMENT, 100),),
+            given_up=(
+                GivenUp(start=6000, end=6100, epoch=7, at_millis=1_790_000_000_000),
+                GivenUp(start=9100, end=9200, epoch=8, at_millis=0),
+            ),
         )
 
 
