@@ -321,6 +321,20 @@ def test_a_majority_that_changed_is_wrong(run: Runs) -> None:
     assert (ledger(done).confirmed, ledger(done).changed) == (cells(group), 1)
 
 
+def test_a_majority_that_changed_is_wrong_also_where_tables_are_late(run: Runs) -> None:
+    """A slave gets the entry of an elected master when it connects again; its bytes are those of the ledger before."""
+    group = Group().fill(30)
+    group.elect(group["b"])
+    group.fill(30)
+    del group["a"].epochs[1:]
+    run(group)
+    message = group.messages[45]
+    flip_alike(group, message, "b", "c")
+    done = run(group)
+    (copies,) = [one.copies for one in done.findings if one.kind is Kind.CORRUPT_RECORD]
+    assert [(copy.replica, copy.right) for copy in copies] == [("a", True), ("b", False), ("c", False)]
+
+
 def test_all_changed_and_each_in_another_way(run: Runs) -> None:
     group = Group().fill(60)
     run(group)

@@ -103,6 +103,7 @@ async def test_delayed_messages_escape_to_an_official_master(tmp_path: Path) -> 
                         command = send_request(b"%d" % number, topic=TOPIC, properties=properties)
                         answer = await client.call(master.replica.address, command)
                         assert answer.code == ResponseCode.SUCCESS, answer.remark
+                    await asyncio.sleep(1)  # confirm offsets reach idle slaves within 0.1 s
                     replicas.lose(master)
                     await refused_by(client, acting, ResponseCode.SERVICE_NOT_AVAILABLE)
                     consumer = PushConsumer(

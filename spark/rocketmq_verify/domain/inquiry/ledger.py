@@ -73,7 +73,8 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     extent: Extent
     same: tuple[ReplicaName, ...]
     current: tuple[ReplicaName, ...]
-    """Of these, those without another history there: a former master may still have what was cut off."""
+    """Of these, those without another history there: a former master may still have what was cut off. All of them if
+    the epochs of these bytes are the same now: an epoch has one master, which wrote them once."""
     changed: tuple[ReplicaName, ...]
     alike: bool
     """All that changed have the same bytes now."""
@@ -136,13 +137,14 @@ def compared(read: Read, known: Mapping[int, Cell], lineage: Lineage, cell_size:
             continue
         there = _holders(digests, extent, lineage)
         same = tuple(replica for replica in sorted(there) if there[replica] == cell.digest)
+        as_then = cell.last_epoch >= 0 and (cell.first_epoch, cell.last_epoch) == _epochs(extent, lineage)
         changed = tuple(replica for replica in sorted(there) if replica not in same)
         found.append(
             Compared(
                 cell=cell,
                 extent=extent,
                 same=same,
-                current=tuple(replica for replica in same if sure[replica] >= extent.end),
+                current=same if as_then else tuple(replica for replica in same if sure[replica] >= extent.end),
                 changed=changed,
                 alike=len({there[replica] for replica in changed}) == 1,
             )
@@ -381,6 +383,11 @@ def _written_again(one: Compared, last: RecordName | None, lineage: Lineage, now
     if one.cell.last_epoch < 0 or lineage.epoch_at(one.extent.end - 1) < 0:
         return _stored_after(last, one.cell, now_ms)
     return lineage.epoch_at(one.extent.end - 1) > one.cell.last_epoch
+
+
+def _epochs(extent: Extent, lineage: Lineage) -> tuple[int, int]:
+    """The epochs of its first and its last byte."""
+    return lineage.epoch_at(extent.start), lineage.epoch_at(extent.end - 1)
 
 
 def _cut_since(cell: Cell, cell_size: int, lineage: Lineage) -> bool:
