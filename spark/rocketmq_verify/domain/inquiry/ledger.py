@@ -178,17 +178,17 @@ def examine(
         again = yield from _made_again(known, lineage, plan.cell_size, now_ms)
         if again is not None:
             return Changes(findings=(again,), replaced=frozenset(known), made_again=True)
-    anew: dict[int, int | None] = {}
+    again_ms: dict[int, int | None] = {}
     for one in left:
         if one.current:
             continue
         last = yield from _last_message(one.changed[0], one.extent, lineage)
         if _written_again(one, last, lineage, now_ms):
-            anew[one.cell.start] = None if last is None else last.store_timestamp
+            again_ms[one.cell.start] = None if last is None else last.store_timestamp
     steady, unsteady = [], []
     for number, one in enumerate(left):
         changed = one.changed
-        if number < MOST_CHANGES and one.cell.start not in anew:
+        if number < MOST_CHANGES and one.cell.start not in again_ms:
             digests = yield from _digests(plan, one.cell.start, one.changed)
             changed = tuple(replica for replica in changed if digests.get(replica) not in {None, one.cell.digest})
         if changed != one.changed:
@@ -196,7 +196,7 @@ def examine(
         if changed:
             steady.append(msgspec.structs.replace(one, changed=changed))
     changes = _joined(
-        _change(one, anew.get(one.cell.start), lineage, replaced=one.cell.start in anew) for one in steady
+        _change(one, again_ms.get(one.cell.start), lineage, replaced=one.cell.start in again_ms) for one in steady
     )
     findings = []
     for change in changes[:MOST_CHANGES]:
@@ -204,7 +204,7 @@ def examine(
         findings.append(_finding(msgspec.structs.replace(change, name=name), lineage))
     if rest := changes[MOST_CHANGES:]:
         findings.append(_more(rest, lineage))
-    return Changes(findings=tuple(findings), unsteady=tuple(unsteady), replaced=frozenset(anew))
+    return Changes(findings=tuple(findings), unsteady=tuple(unsteady), replaced=frozenset(again_ms))
 
 
 def ended(
@@ -267,11 +267,11 @@ def updated(
     for start, digests in read.items():
         extent = Extent(start, start + cell_size)
         there = _holders(digests, extent, latest)
+        first, last = _epochs(extent, latest)
         cell = cells.get(start)
         if cell is not None:
             same = sum(digest == cell.digest for digest in there.values())
             if same:
-                first, last = latest.epoch_at(start), latest.epoch_at(extent.end - 1)
                 cells[start] = msgspec.structs.replace(
                     cell,
                     # a table may have been late, or may have lost its beginning
@@ -288,8 +288,8 @@ def updated(
             cells[start] = Cell(
                 start=start,
                 digest=next(iter(there.values())),
-                first_epoch=latest.epoch_at(start),
-                last_epoch=latest.epoch_at(extent.end - 1),
+                first_epoch=first,
+                last_epoch=last,
                 first_ms=now_ms,
                 last_ms=now_ms,
                 copies=len(there),
@@ -380,9 +380,10 @@ def _last_message(replica: ReplicaName, extent: Extent, lineage: Lineage) -> Req
 
 def _written_again(one: Compared, last: RecordName | None, lineage: Lineage, now_ms: int) -> bool:
     """Whether the cell has what a later master wrote; `last`: its last message now."""
-    if one.cell.last_epoch < 0 or lineage.epoch_at(one.extent.end - 1) < 0:
+    _, epoch = _epochs(one.extent, lineage)
+    if one.cell.last_epoch < 0 or epoch < 0:
         return _stored_after(last, one.cell, now_ms)
-    return lineage.epoch_at(one.extent.end - 1) > one.cell.last_epoch
+    return epoch > one.cell.last_epoch
 
 
 def _epochs(extent: Extent, lineage: Lineage) -> tuple[int, int]:
