@@ -4,13 +4,14 @@ A quorum is promised to survive what happens to less than a majority of its stor
 a changed store that no leader can find any more is emptied, as an operator does it.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from pysyncobj.node import Node
 
 from rocketmq_controller.raft import Role
 from rocketmq_controller.raft.consensus.machine import RaftMachine
+from rocketmq_controller.raft.consensus.reports import Kept, Known
 from tests.sim.checks import Violation
 from tests.sim.disk import SimDisk
 from tests.sim.quorum.member import Member
@@ -24,15 +25,19 @@ FOUND_WITHIN = 3.0
 
 class Suspect(msgspec.Struct, frozen=True):
     """A member whose store was changed behind its back. Only the member that led and knows what it had can find that,
-    so it reaches no other one until then. Of an older copy it knows it also when its process has restarted or follows;
-    of other bytes as long as it leads. If it can no longer, nothing else can tell, and an operator empties the
-    store."""
+    so it reaches no other one until then. Of an older copy it knows it also when its process has restarted or follows,
+    except what it had not kept yet, on which no commit rests; of other bytes as long as it leads. If it can no longer,
+    nothing else can tell, and an operator empties the store."""
 
     leader: str
     term: int
     until: float
-    altered: int
+    altered: int = 0
     """Index of an entry with other bytes; 0: the store is an older copy."""
+    process: RaftMachine | None = None
+    """The leader's, the last one that was seen."""
+    known: int = 0
+    """Index of the last committed entry that the member acknowledged before, for all that this process knows."""
 
 
 class DamagedStores:
@@ -78,13 +83,15 @@ class DamagedStores:
         world.checker.forget_votes(member.name)
 
     def set_back(self, member: Member, leader: Member, copy: SimDisk) -> None:
-        """The process is killed and comes back on an older copy of its disk."""
+        """The process is killed and comes back on an older copy of its disk, though the leader knows that it had more
+        (`known_of`)."""
         self._world.crash(member, power=False)
         self._world.log("%s is set back", member.name)
         member.set_back(copy)
         self.forgotten(member.name)
         self._world.checker.forget_votes(member.name)
-        self._suspect(member, leader, altered=0)
+        assert leader.machine is not None
+        self._suspect(member, leader, process=leader.machine, known=known_of(leader.machine, member.name))
 
     def alter(self, member: Member, leader: Member) -> None:
         """The process is killed and comes back with other bytes in the last entry of its log. A leader that lacks the
@@ -111,10 +118,10 @@ class DamagedStores:
         for name, suspect in list(self.suspects.items()):
             self._watch(self._world.members[name], suspect)
 
-    def _suspect(self, member: Member, leader: Member, *, altered: int) -> None:
+    def _suspect(self, member: Member, leader: Member, **what: Any) -> None:
         assert leader.machine is not None
         until = self._world.now + FOUND_WITHIN
-        self.suspects[member.name] = Suspect(leader.name, leader.machine.term, until, altered)
+        self.suspects[member.name] = Suspect(leader.name, leader.machine.term, until, **what)
 
     def _watch(self, member: Member, suspect: Suspect) -> None:
         world = self._world
@@ -130,14 +137,34 @@ class DamagedStores:
                 self._cleared(member)
         elif member.waits:
             self._cleared(member)
-        elif world.network.whole(suspect.leader, member.name) and self._is_believed(leader, Node(member.name)):
+        elif leader is not suspect.process:
+            known = min(suspect.known, _kept(leader, member.name))
+            self.suspects[member.name] = msgspec.structs.replace(suspect, process=leader, known=known)
+        elif (
+            machine.durable_index() < suspect.known
+            and world.network.whole(suspect.leader, member.name)
+            and _is_believed(leader, Node(member.name))
+        ):
             raise Violation(f"NewStoresWait: {suspect.leader} believes {member.name}, whose store was set back")
-
-    @staticmethod
-    def _is_believed(machine: RaftMachine, node: Node) -> bool:
-        said = machine.introduced.get(node)
-        return said is not None and said.voter and machine.is_trusted(node)
 
     def _cleared(self, member: Member) -> None:
         self.suspects.pop(member.name, None)
         self._world.checker.altered.pop(member.name, None)
+
+
+def _is_believed(machine: RaftMachine, node: Node) -> bool:
+    said = machine.introduced.get(node)
+    return said is not None and said.voter and machine.is_trusted(node)
+
+
+def known_of(leader: RaftMachine, member: str) -> int:
+    """Index of the last committed entry that the member acknowledged in the present term."""
+    term, index = leader._known.get(Node(member), Known()).acked
+    return min(index, leader.commit_index) if term == leader.term else 0
+
+
+def _kept(machine: RaftMachine, member: str) -> int:
+    """Index of the last entry that the member acknowledged, as the leader's disk has it."""
+    reports = machine.log.reports
+    kept = msgspec.msgpack.decode(reports, type=Kept).members if reports else {}
+    return kept.get(member, Known()).acked[1]

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Collection
 
-from pysyncobj.node import Node
-
 from rocketmq_controller.raft import AddMember, NotLeaderError, RemoveMember, Role, Timings, TransferError
+from tests.sim.quorum.damaged_stores import known_of
 from tests.sim.quorum.member import Member, timings_of
 from tests.sim.quorum.network import Weather
 from tests.sim.quorum.world import World
@@ -244,14 +243,13 @@ class Storm:
         member = self._counted(self._serving())
         if member is None or member.machine is None or member.name in self.world.checker.altered:
             return
-        copy, reported = member.disk.snapshot(), (member.machine.term, member.machine.last_index)
+        copy, had = member.disk.snapshot(), member.machine.last_index
 
         def restore() -> None:
             leader = self._serving()
             if leader is None or leader.machine is None or leader is member or self.over:
                 return
-            known = leader.machine._known.get(Node(member.name))
-            if known is not None and known.acked > reported and self.world.stores.may_lose(member):
+            if known_of(leader.machine, member.name) > had and self.world.stores.may_lose(member):
                 self.world.stores.set_back(member, leader, copy)
                 if self.rng.random() < 0.5:
                     self.world.crash(leader, power=False)

@@ -65,7 +65,13 @@ class Reports(Members):
             return
         if kept is not None and kept.lineage == self.log.standing.lineage:
             self.known_commit = kept.commit
-            self._known.update((Node(member), known) for member, known in kept.members.items())
+            if self.log.standing.voter:  # else it may be from before another store waited
+                self._known.update((Node(member), known) for member, known in kept.members.items())
+
+    def forget_reports(self) -> None:
+        """Our own store was set back: the others may have waited since it was written."""
+        self._known.clear()
+        self._reports_changed = True
 
     def keep_reports(self, *, durable: bool = False) -> None:
         """To disk, if there is news. Before anything that rests on it: a commit, or leading a term."""
@@ -80,8 +86,9 @@ class Reports(Members):
             known.term, self._reports_changed = term, True
 
     def remember_ack(self, node: Node, term: int, index: int) -> None:
+        """Not of a store that was set back: it first has to hold what it acknowledged before."""
         known = self._known[node]
-        if (term, index) > known.acked:
+        if (term, index) > known.acked and self.is_trusted(node):
             known.acked, self._reports_changed = (term, index), True
         self.remember_term(node, term)
 
@@ -103,8 +110,10 @@ class Reports(Members):
         self._distrusted.discard(node)
 
     def has_forgotten(self, node: Node, said: messages.Introduction) -> bool:
-        """Whether its store lacks what it reported; it is distrusted then."""
+        """Whether its store lacks what it reported. It is distrusted then, until it waits, or holds all of that on
+        another connection."""
         if not self._remembers_more(node, said):
+            self._distrusted.discard(node)
             return False
         self._distrusted.add(node)
         log.error(
@@ -117,12 +126,21 @@ class Reports(Members):
 
     def _remembers_more(self, node: Node, said: messages.Introduction) -> bool:
         known = self._known[node]
-        acked_in, acked = known.acked
         return (
             said.term < known.term
-            or (said.term == acked_in and said.durable < acked)
+            or said.durable < self._must_hold(known, said.term)
             or (said.term == known.voted_in > 0 and said.voted_for != self.self_id)
         )
+
+    def _must_hold(self, known: Known, term: int) -> int:
+        """Index up to which the log of a member in `term` cannot have been cut since it acknowledged: in a later term
+        than that, up to what is committed of the same entries. It may have heard of that term after it was set back."""
+        acked_in, acked = known.acked
+        if term == acked_in:
+            return acked
+        committed = min(acked, self.commit_index)
+        written_in = self.term_at(committed)
+        return committed if written_in is not None and written_in <= acked_in else 0
 
     def is_trusted(self, node: Node) -> bool:
         """Its votes and acknowledgements may count, if it declares that itself."""

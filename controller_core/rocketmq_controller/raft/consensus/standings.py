@@ -36,6 +36,8 @@ log = structlog.get_logger(__name__)
 LINEAGE_BITS = 128
 REMIND_AFTER = 10.0
 """Seconds between two log lines about waiting."""
+NOTIFY_AFTER = 1.0
+"""Seconds between two messages to a member whose store was set back: one of them may be lost."""
 
 
 class Standings(Reports):
@@ -57,6 +59,7 @@ class Standings(Reports):
         self._foreign: dict[Node, bytes] = {}
         standing = self.log.standing
         self._remind_at = self.now + REMIND_AFTER * standing.voter
+        self._notify_at = self.now + NOTIFY_AFTER
         if self.peers:
             return
         if standing.lineage is None:
@@ -188,7 +191,12 @@ class Standings(Reports):
         self._stand(Standing(lineage, voter=True))
 
     def tick_standing(self) -> None:
-        """Begin a quorum where all are new; log the members that are missing."""
+        """Begin a quorum where all are new; log the members that are missing, and notify stores that were set back."""
+        if self.now >= self._notify_at:
+            self._notify_at = self.now + NOTIFY_AFTER
+            for node, said in self.introduced.items():
+                if said.voter and not self.is_trusted(node):
+                    self.send(node, messages.SetBack(self.term))
         standing = self.log.standing
         if standing.voter:
             if standing.lineage is not None and self._is_pristine():
@@ -272,6 +280,7 @@ class Standings(Reports):
                 member=self.self_id,
                 found_by=node.id,
             )
+            self.forget_reports()
             if self.state != FOLLOWER:
                 self.become_follower(self.term)
             self._stand(Standing(standing.lineage))

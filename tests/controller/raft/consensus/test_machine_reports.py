@@ -55,6 +55,58 @@ def test_what_a_wiped_member_reported_is_not_held_against_it_after_a_restart() -
     assert not introduced(lone, durable=1, voted_for=None)
 
 
+def test_a_newer_term_does_not_hide_that_what_is_committed_is_gone() -> None:
+    """A store that was set back may hear of it before the member that knows what it had."""
+    lone = Lone()
+    lone.lead()
+    lone.machine.propose(b"x", lambda *_: None)
+    lone.machine.tick()
+    committed = lone.machine.last_index
+    lone.ack("b", committed + 1)
+    newer = lone.machine.term + 1
+    assert introduced(lone, term=newer, voted_for=None, durable=committed - 1)
+    assert not introduced(lone, term=newer, voted_for=None, durable=committed)
+
+
+def test_entries_that_a_later_leader_may_have_cut_are_not_held_against_a_member() -> None:
+    lone = Lone(others="bcde")
+    lone.lead()
+    committed = lone.machine.last_index
+    lone.machine.propose(b"x", lambda *_: None)
+    lone.machine.tick()
+    lone.ack("b", committed + 2)
+    assert lone.machine.commit_index == committed
+    assert not introduced(lone, term=lone.machine.term + 1, voted_for=None, durable=committed)
+
+
+def test_a_member_is_notified_until_it_waits() -> None:
+    """The message may be lost. What the member acknowledges meanwhile is no proof that it has all that it had."""
+    lone = Lone()
+    lone.lead()
+    assert introduced(lone, durable=1, voted_for="a")
+    lone.ack("b", lone.machine.last_index + 1)
+    lone.tick(1.0)
+    assert [to for to, _ in lone.take(messages.SetBack)] == ["b"]
+    lone.restart()
+    assert introduced(lone, durable=1)
+    lone.receive("b", messages.Introduction(lone.machine.term, bytes(16), False, False, None, 1))
+    lone.tick(2.0)
+    assert not lone.take(messages.SetBack)
+
+
+@pytest.mark.parametrize("found_by", ["its files", "another member"])
+def test_a_store_that_was_set_back_holds_nothing_against_the_others(found_by: str) -> None:
+    """They may have waited since it was written, and then that would be the second store that waits."""
+    lone = Lone()
+    lone.lead()
+    if found_by == "its files":
+        lone.log.standing = Standing(bytes(16))
+        lone.restart()
+    else:
+        lone.receive("c", messages.SetBack(lone.machine.term))
+    assert not introduced(lone, voted_for=None)
+
+
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("heard", ["append", "introduction", "snapshot"])
 def test_a_log_that_ends_before_what_is_committed_is_not_elected(heard: str, restarts: bool) -> None:
