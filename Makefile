@@ -114,13 +114,13 @@ sbom: images ## write the bills of materials of the images to build/sbom
 e2e: $(VERIFY) ## the tests on Kubernetes: needs docker, kind, kubectl and Helm (E2E_ARGS="-k NAME --keep-cluster")
 	hack/e2e.sh run $(E2E_ARGS)
 
-# The two parts of make e2e, as .ci/run takes them. The first one starts no group of brokers, and waits most of the time. The second one can
-# run in two lanes ($(BY_FILE) --gate-lanes), but on two cores official brokers leave too little for the other lane.
+# The two parts of make e2e, as .ci/run takes them. The first one starts no group of brokers. Both wait most of the time, and so the stories
+# run in two lanes: those with official brokers or Spark, and beside them those with our own processes only.
 e2e-chart: $(VERIFY)
 	E2E_PHASE=chart hack/e2e.sh run e2e/api e2e/chart e2e/test_images.py e2e/test_kit.py
 
 e2e-stories: $(VERIFY)
-	E2E_PHASE=stories hack/e2e.sh run e2e/stories
+	E2E_PHASE=stories hack/e2e.sh run $(BY_FILE) --gate-lanes e2e/stories
 
 campaign: $(STAMP) ## inject faults into real processes and check the promises (MINUTES=20 SEED=7; needs root, a C compiler, and Java from 10 minutes on)
 	hack/campaign.sh --minutes $(MINUTES) --seed $(SEED) $(CAMPAIGN_ARGS)

@@ -91,6 +91,15 @@ def test_port_forward(cluster: Cluster, namespace: str) -> None:
         pass
 
 
+def test_read(cluster: Cluster, namespace: str) -> None:
+    cluster.kubectl("-n", namespace, "create", "configmap", "read", "--from-literal=a=b")
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    assert cluster.read(f"{path}/read")["data"] == {"a": "b"}
+    assert [one["data"] for one in cluster.read(path, fieldSelector="metadata.name=read")["items"]] == [{"a": "b"}]
+    with pytest.raises(KubectlError, match=f"GET {path}/none: 404 .*not found"):
+        cluster.read(f"{path}/none")
+
+
 def test_until(cluster: Cluster, namespace: str) -> None:
     """It sees what is made, and what is changed, while it waits."""
 
@@ -128,13 +137,16 @@ def ground_of(phase: str, *, claim: str = "Bound", waiting: Mapping[str, str] | 
 
 
 class Printing:
-    """A cluster whose `kubectl` prints the next of these."""
+    """A cluster whose `kubectl` prints the next of these, and whose API server answers with it."""
 
     def __init__(self, outputs: Iterable[str]) -> None:
         self.outputs = iter(outputs)
 
     def kubectl(self, *arguments: str, input: str | None = None) -> str:  # noqa: A002 - as subprocess has it
         return next(self.outputs)
+
+    def read(self, path: str, **query: str) -> Any:
+        return json.loads(next(self.outputs))
 
 
 def test_an_answer_of_which_a_part_is_missing_is_asked_for_again() -> None:

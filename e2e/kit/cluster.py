@@ -12,8 +12,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+
+from kubernetes.client import ApiClient
+from kubernetes.client.exceptions import ApiException
+from kubernetes.config import new_client_from_config
+from urllib3.exceptions import HTTPError
 
 from tests.gate.patience import patient
 
@@ -65,6 +72,30 @@ class Cluster:
     def json(self, *arguments: str) -> Any:
         """`kubectl ... -o json`, decoded."""
         return json.loads(self.kubectl(*arguments, "-o", "json"))
+
+    def read(self, path: str, **query: str) -> Any:
+        """What the API server has at a path, for what is asked again and again: a call of kubectl takes 0.14 s of a
+        processor, this one a hundredth of that.
+
+        Raises:
+            KubectlError: it refuses, or is away.
+        """
+        try:
+            request = self._api.param_serialize(
+                "GET", path, query_params=list(query.items()), header_params={}, auth_settings=["BearerToken"]
+            )
+            answer = self._api.call_api(*request[:4], _request_timeout=CALL_SECONDS)
+            content: bytes = answer.response.data
+        except (HTTPError, ApiException, OSError) as error:
+            raise KubectlError(f"GET {path}: {error}") from error
+        if answer.status != HTTPStatus.OK:
+            raise KubectlError(f"GET {path}: {answer.status} {content.decode(errors='replace')}")
+        return json.loads(content)
+
+    @cached_property
+    def _api(self) -> ApiClient:
+        client: ApiClient = new_client_from_config(str(self.kubeconfig))
+        return client
 
     def server(self) -> str:
         """The API server's address, as seen from here."""

@@ -9,10 +9,11 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from rocketmq_resources.names import API_VERSION
 from tests.gate.patience import patient
 
 POD_SCRIPTS = Path(__file__).resolve().parent.parent / "pod_scripts"
@@ -35,6 +36,8 @@ class Kubectl(Protocol):
     """What a story needs of a cluster."""
 
     def kubectl(self, *arguments: str, input: str | None = None) -> str: ...  # noqa: A002 - as subprocess has it
+
+    def read(self, path: str, **query: str) -> Any: ...
 
 
 class Replica(msgspec.Struct, frozen=True, rename="camel"):
@@ -85,10 +88,14 @@ class Group:
         """In this group's namespace."""
         return self._cluster.kubectl("-n", self.namespace, *arguments, input=input)
 
-    def read(self) -> dict[str, object]:
+    def read(self) -> dict[str, Any]:
         """The resource."""
-        decoded: dict[str, object] = json.loads(self.kubectl("get", "brokergroup", self.name, "-o", "json"))
-        return decoded
+        return self.resource("brokergroups", self.name)
+
+    def resource(self, plural: str, name: str) -> dict[str, Any]:
+        """One of our resources in this group's namespace."""
+        found: dict[str, Any] = self._cluster.read(f"/apis/{API_VERSION}/namespaces/{self.namespace}/{plural}/{name}")
+        return found
 
     def status(self) -> dict[str, object]:
         """Its status, empty until there is one."""
@@ -122,10 +129,13 @@ class Group:
 
     def pod_uids(self) -> dict[str, str]:
         """Which pods there are now, by name."""
-        pods = json.loads(
-            self.kubectl("get", "pods", "-l", f"{BROKERS},rocketmq-ha.io/group={self.name}", "-o", "json")
-        )["items"]
-        return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in pods}
+        pods = self.pods(f"{BROKERS},rocketmq-ha.io/group={self.name}")
+        return {name: pod["metadata"]["uid"] for name, pod in pods.items()}
+
+    def pods(self, selector: str = "") -> dict[str, dict[str, Any]]:
+        """All pods of the namespace, or those that the labels select, by name."""
+        items = self._cluster.read(f"/api/v1/namespaces/{self.namespace}/pods", labelSelector=selector)["items"]
+        return {pod["metadata"]["name"]: pod for pod in items}
 
     def restore(self, before: dict[str, object]) -> None:
         """Give it back the spec of a resource that `read` has returned."""
@@ -141,12 +151,11 @@ class Group:
         names may be there, which kubectl can take for the same pods, and wait without end."""
 
         def uids() -> set[str]:
-            columns = "custom-columns=UID:.metadata.uid"
-            return set(self.kubectl("get", "pod", *which, "-o", columns, "--no-headers", "--ignore-not-found").split())
+            return {pod["metadata"]["uid"] for name, pod in self.pods().items() if name in which}
 
         before = uids()
         self.kubectl("delete", "pod", *which, "--wait=false")
-        wait(lambda: not before & uids(), f"the end of {len(before)} pods", 120.0)
+        wait(lambda: before.isdisjoint(uids()), f"the end of {len(before)} pods", 120.0)
 
     def whole(self, *, replicas: int = 3) -> float:
         """Wait until the operator has seen the newest spec and every replica is alive and in sync, under one master;

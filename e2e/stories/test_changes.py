@@ -73,9 +73,9 @@ def set_members(group: Group, members: int) -> None:
     group.kubectl("patch", "controllercluster/main", "--type=merge", "-p", json.dumps({"spec": {"members": members}}))
 
     def done() -> bool:
-        cluster = json.loads(group.kubectl("get", "controllercluster/main", "-o", "json"))
+        cluster = group.resource("controllerclusters", "main")
         status = cluster["status"]
-        pods = group.kubectl("get", "pods", "-l", "rocketmq-ha.io/controller-cluster=main", "-o", "name").split()
+        pods = group.pods("rocketmq-ha.io/controller-cluster=main")
         return (
             status["observedGeneration"] == cluster["metadata"]["generation"]
             and status["phase"] == "Running"
@@ -226,7 +226,7 @@ def requested(group: Group) -> list[str]:
 
 def generation(group: Group) -> int:
     """Of the resource's spec."""
-    return int(group.kubectl("get", "brokergroup", group.name, "-o", "jsonpath={.metadata.generation}"))
+    return int(group.read()["metadata"]["generation"])
 
 
 def up_to_date(group: Group) -> set[str]:

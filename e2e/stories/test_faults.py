@@ -80,7 +80,7 @@ def test_volume_of_a_slave_deleted(group: Group) -> None:
 
 
 def test_all_pods_deleted_at_once(group: Group) -> None:
-    after(group, lambda: group.delete_pods("-l", f"rocketmq-ha.io/group={group.name}"))
+    after(group, lambda: group.delete_pods(*group.pods(f"rocketmq-ha.io/group={group.name}")))
 
 
 def test_controller_leader_deleted(group: Group) -> None:
@@ -89,7 +89,7 @@ def test_controller_leader_deleted(group: Group) -> None:
 
 
 def test_all_controllers_deleted(group: Group) -> None:
-    after(group, lambda: group.delete_pods("-l", "rocketmq-ha.io/controller-cluster=main"))
+    after(group, lambda: group.delete_pods(*group.pods("rocketmq-ha.io/controller-cluster=main")))
 
 
 @pytest.mark.timeout(600 + AWAY_SECONDS)
@@ -143,20 +143,24 @@ def _acts(group: Group) -> str:
 @contextmanager
 def _without_controllers(group: Group) -> Iterator[None]:
     """Deletes the pods, and keeps the operator and the StatefulSet from making others."""
-    controllers = ("-l", f"rocketmq-ha.io/controller-cluster={CONTROLLERS}")
+    controllers = f"rocketmq-ha.io/controller-cluster={CONTROLLERS}"
     pods = f"statefulset/{names.controller(CONTROLLERS)}"
     members = group.kubectl("get", pods, "-o", "jsonpath={.spec.replicas}")
     _pause_controllers(group, "true")
     try:
         group.kubectl("scale", pods, "--replicas=0")
-        wait(lambda: not group.kubectl("get", "pods", *controllers, "-o", "name"), "the end of the controllers", 90.0)
+        wait(lambda: not group.pods(controllers), "the end of the controllers", 90.0)
         yield
     finally:
         group.kubectl("scale", pods, f"--replicas={members}")
         _pause_controllers(group, "false")
-    state = ("get", f"controllercluster/{CONTROLLERS}", "-o", "jsonpath={.status.phase} {.status.members}")
+
+    def state() -> str:
+        status = group.resource("controllerclusters", CONTROLLERS)["status"]
+        return f"{status['phase']} {status['members']}"
+
     back = f"Running {members}/{members}"
-    wait(lambda: group.kubectl(*state) == back, "the controllers to be back", 120.0, lambda: group.kubectl(*state))
+    wait(lambda: state() == back, "the controllers to be back", 120.0, state)
 
 
 def _pause_controllers(group: Group, paused: str) -> None:

@@ -5,6 +5,7 @@ One story in four tests, in this order: each continues where the last one ended.
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -39,20 +40,11 @@ def damaged() -> dict[str, str]:
     return {}
 
 
-def pods(group: Group) -> dict[str, dict[str, object]]:
-    """Driver and executors that there are."""
-    items = json.loads(group.kubectl("get", "pods", "-l", PODS, "-o", "json"))["items"]
-    return {item["metadata"]["name"]: item for item in items}
-
-
 def test_the_schedule_runs_a_driver_and_executors(verified: Group) -> None:
-    since, seen = verified.mark(), {}
+    since, seen = verified.mark(), dict[str, dict[str, Any]]()
 
     def done() -> bool:
-        for pod in pods(verified).values():
-            metadata = pod["metadata"]
-            assert isinstance(metadata, dict)
-            seen[metadata["name"]] = metadata
+        seen.update({name: pod["metadata"] for name, pod in verified.pods(PODS).items()})
         return str(last(verified).get("job")).startswith(f"{verified.name}-verify-")
 
     wait(done, "a comparison", JOB_SECONDS, lambda: str(last(verified)) + str(list(seen)))

@@ -143,11 +143,11 @@ def drivers(group: Group) -> list[Driver]:
     """Pods of the job, in the order of their starts."""
     label = f"app.kubernetes.io/component=verify,rocketmq-ha.io/group={group.name}"
     found = []
-    for item in json.loads(group.kubectl("get", "pods", "-l", label, "-o", "json"))["items"]:
-        status = item["status"]
+    for name, pod in group.pods(label).items():
+        status = pod["status"]
         states = [one["state"] for one in status.get("containerStatuses", ())]
         codes = [state["terminated"]["exitCode"] for state in states if "terminated" in state]
-        found.append(Driver(item["metadata"]["name"], status.get("startTime", ""), codes[0] if codes else None))
+        found.append(Driver(name, status.get("startTime", ""), codes[0] if codes else None))
     return sorted(found, key=lambda driver: driver.started)
 
 

@@ -71,12 +71,9 @@ def test_a_run(
     seen: set[str] = set()
 
     def ended() -> bool:
-        pods = json.loads(group.kubectl("get", "pods", "-l", f"sparkoperator.k8s.io/app-name={name}", "-o", "json"))
-        phases = {}
-        for pod in pods["items"]:
-            seen.add(pod["metadata"]["labels"]["spark-role"])
-            phases[pod["metadata"]["name"]] = pod["status"]["phase"]
-        return phases[DRIVER] in {"Succeeded", "Failed"}
+        pods = group.pods(f"sparkoperator.k8s.io/app-name={name}")
+        seen.update(pod["metadata"]["labels"]["spark-role"] for pod in pods.values())
+        return pods[DRIVER]["status"]["phase"] in {"Succeeded", "Failed"}
 
     wait(ended, "the driver to end", JOB_SECONDS, lambda: group.kubectl("logs", DRIVER, "--tail=50"))
     log = group.kubectl("logs", DRIVER)
