@@ -21,6 +21,7 @@ import structlog
 from rocketmq_broker.domain.role import ReplicaRole, Role
 from rocketmq_broker.domain.tables.copy_reports import Doubt, Mastership, Serials, held_by
 from rocketmq_broker.domain.tables.offsets import Changed
+from rocketmq_broker.domain.tables.part_copies import PartCopy
 from rocketmq_broker.domain.tables.topics import TopicTable
 from rocketmq_broker.processor_table import Processor
 from rocketmq_broker.tables.acting_reports import ActingReports
@@ -118,8 +119,8 @@ class TableCopies:
         self._acting = ActingReports(role=role, offsets=tables.offsets, may_log=self._may_log)
         self._holders = TableHolders(role=role, serials=self._serials, on_copied=on_copied)
         self._pending: dict[int, _PendingCopy] = {}
-        self._copying: dict[int, int] = {}
-        """By broker id, `ConsumerOffsets.floor` at the start of its unfinished copy of all offsets."""
+        self._offset_copies: dict[int, PartCopy] = {}
+        """By broker id."""
         self._lane = Lane()
         """Separate from the tools' lane, because changes wait for slaves."""
         self._making: set[asyncio.Task[None]] = set()
@@ -139,7 +140,7 @@ class TableCopies:
         """Another role or epoch: slaves have to confirm again what they hold."""
         self._token = secrets.token_hex(8) if self._role.role is Role.MASTER else ""
         self._replicas, self._named = frozenset(), ()
-        self._copying.clear()
+        self._offset_copies.clear()
         self._delays_sent.clear()
         self._holders.begin()
         self._commits.end()
@@ -157,7 +158,7 @@ class TableCopies:
             return  # as with every acknowledged message
         self._named = named
         self._replicas = ((role.members or frozenset()) | joins.keys()) - {role.broker_id}
-        for slave in (self._pending.keys() | self._copying.keys() | self._delays_sent.keys()) - self._replicas:
+        for slave in (self._pending.keys() | self._offset_copies.keys() | self._delays_sent.keys()) - self._replicas:
             self._forget(slave)
         for slave in self._holders.on_members(self._replicas):
             if slave in self._pending:
@@ -191,7 +192,7 @@ class TableCopies:
 
     def _forget(self, slave: int) -> None:
         """Its requests are refused from now on."""
-        self._copying.pop(slave, None)
+        self._offset_copies.pop(slave, None)
         self._delays_sent.pop(slave, None)
         pending = self._pending.pop(slave, None)
         if pending is not None:
@@ -256,7 +257,8 @@ class TableCopies:
             if held is Doubt.AHEAD and self._may_log(held):
                 log.warning("a report about copied tables refused", broker_id=number, peer=peer.address, reason=held)
             return self._refusal(request, held, peer, acting_taken=acting_taken)
-        self._holders.confirmed(number, held)
+        all_until = self._offset_copy(number).reported(held.offsets, self._tables.offsets.changes)
+        self._holders.confirmed(number, held._replace(offsets=all_until))
         self._commits.check()
         before = self._pending.pop(number, None)
         if before is not None:
@@ -383,13 +385,13 @@ class TableCopies:
         return b"".join(lines)
 
     def _changed_since(self, number: int, since: int, most: int) -> Changed:
-        offsets = self._tables.offsets
-        changed = offsets.changed_since(since, most, begun=self._copying.get(number))
-        if changed.begins:
-            self._copying[number] = offsets.floor
-        if changed.until == offsets.changes:
-            self._copying.pop(number, None)
+        offsets, copy = self._tables.offsets, self._offset_copy(number)
+        changed = offsets.changed_since(since, most, begun=copy.begun(since))
+        copy.sent(since, changed.until, offsets.changes, begins=changed.begins, floor=offsets.floor)
         return changed
+
+    def _offset_copy(self, number: int) -> PartCopy:
+        return self._offset_copies.setdefault(number, PartCopy())
 
 
 def _not_master(request: RemotingCommand) -> RemotingCommand:

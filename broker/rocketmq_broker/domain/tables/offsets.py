@@ -133,9 +133,13 @@ class ConsumerOffsets:
             keys = [key for key in islice(reversed(numbers), self.changes - since) if numbers[key] > since]
             until = self.changes
         else:
-            start = bisect_right(list(numbers.values()), since)
-            keys = list(islice(numbers, start, start + most))
-            until = self.changes if start + most >= len(numbers) else numbers[keys[-1]]
+            order = list(numbers.values())
+            start = bisect_right(order, since)
+            end = start + most
+            if begins and end <= len(order) and order[end - 1] == changes:
+                end += 1  # else a slave without this part would be where it leads
+            keys = list(islice(numbers, start, end))
+            until = self.changes if end >= len(order) else order[end - 1]
         present = [key for key in keys if self._queues(key) is not None]
         removed = [] if begins else [name for name, number in self._removals.items() if number > since]
         return Changed(present, removed, until, begins)
