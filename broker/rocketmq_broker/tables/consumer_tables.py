@@ -15,7 +15,8 @@ from rocketmq_broker.domain.consuming import escaped as facts
 from rocketmq_broker.domain.consuming.arrivals import Ages
 from rocketmq_broker.domain.consuming.delay_history import DeliveryHistory, Levels, State
 from rocketmq_broker.domain.role import ReplicaRole, Role
-from rocketmq_broker.domain.tables.offsets import SLICE, Changed, ConsumerOffsets
+from rocketmq_broker.domain.tables.change_order import Changed
+from rocketmq_broker.domain.tables.offsets import SLICE, ConsumerOffsets
 from rocketmq_broker.domain.tables.subscription_groups import SubscriptionGroups
 from rocketmq_broker.host import now_ms
 from rocketmq_broker.settings import BrokerSettings
@@ -319,7 +320,7 @@ class ConsumerTables:
     # the contents of the files; see `table_file.Snapshot`
 
     def _groups_now(self) -> Callable[[], bytes]:
-        frame = SubscriptionGroupsFile(data_version=self.groups.version, forbidden_table=self.groups.forbidden)
+        frame = SubscriptionGroupsFile(data_version=self.groups.version, forbidden_table=dict(self.groups.forbidden))
         return partial(self._group_texts.encode, frame, dict(self.groups.table))
 
     def _offsets_now(self) -> Steps[Callable[[], bytes]]:

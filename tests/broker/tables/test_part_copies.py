@@ -2,18 +2,25 @@
 
 import asyncio
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
-from rocketmq_broker.domain.tables.offsets import Changed, ConsumerOffsets
+from rocketmq_broker.domain.tables import change_order
+from rocketmq_broker.domain.tables.change_order import Changed
+from rocketmq_broker.domain.tables.offsets import ConsumerOffsets
 from rocketmq_broker.domain.tables.part_copies import PartCopy
+from rocketmq_broker.domain.tables.subscription_groups import SubscriptionGroups
+from rocketmq_broker.domain.tables.topics import TopicTable
 from rocketmq_broker.tables import table_copies
+from rocketmq_broker.tables.changes_body import group_changes_body, topic_changes_body
 from rocketmq_formats.codes import RequestCode
+from rocketmq_formats.json.bodies import decode_body, encode_body
 from rocketmq_formats.remoting.client import UpdateConsumerOffsetRequestHeader
 from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.remoting.headers import decode_header
+from rocketmq_formats.replica_link import Following, Hello, Welcome
 from rocketmq_formats.steps import finish
 from rocketmq_formats.store.config_files import decode_config
 from rocketmq_formats.table_copies import (
@@ -21,8 +28,11 @@ from rocketmq_formats.table_copies import (
     ConsumerOffsetChanges,
     CopyTablesRequestHeader,
     CopyTablesResponseHeader,
+    GroupChanges,
+    TopicChanges,
     split_tables,
 )
+from rocketmq_formats.topics import DataVersion, SubscriptionGroupConfig, TopicConfig
 from tests.broker.broker_kit import Group, running
 from tests.topic_requests import topic_request
 
@@ -114,7 +124,7 @@ def _table(master: ConsumerOffsets, keys: Iterable[str]) -> dict[str, dict[int, 
 @pytest.mark.parametrize("most", [1, 2, 5, 20])
 @pytest.mark.parametrize("max_removed", [1, 1000])
 def test_what_is_confirmed_is_at_the_slave(monkeypatch: pytest.MonkeyPatch, most: int, max_removed: int) -> None:
-    monkeypatch.setattr("rocketmq_broker.domain.tables.offsets.MAX_REMOVED", max_removed)
+    monkeypatch.setattr(change_order, "MAX_REMOVED", max_removed)
     for seed in range(25):
         world = World(random.Random(seed), most)
         for _ in range(150):
@@ -149,6 +159,154 @@ def test_under_steady_changes_each_complete_part_is_confirmed() -> None:
     assert world.confirmed == world.master.changes - 1
 
 
+class Topics(TopicTable):
+    def __init__(self) -> None:
+        super().__init__(cluster="C", broker_name="B", auto_create=False, default_queue_nums=1)
+
+    def change(self, name: str, value: int) -> None:
+        self.put(TopicConfig(topic_name=name, read_queue_nums=value), state_version=1, now_ms=value)
+
+    def drop(self, name: str) -> None:
+        self.delete(name, state_version=1, now_ms=1)
+
+    def content(self) -> object:
+        return self.table, self.version
+
+    def body(self, changed: Changed) -> bytes:
+        return topic_changes_body(self, changed)
+
+    def take(self, body: bytes) -> None:
+        news = decode_body(TopicChanges, body)
+        table = news.topic_config_table
+        self.take_changes(news.data_version, table, news.removed, begins=news.full, ends=not news.more)
+
+
+class Groups(SubscriptionGroups):
+    def __init__(self) -> None:
+        super().__init__(
+            auto_create=False,
+            allow_long_names=False,
+            may_change=lambda: True,
+            state_version=lambda: 1,
+            now_ms=lambda: 1,
+        )
+
+    def change(self, name: str, value: int) -> None:
+        if value % 5 == 0:
+            self.forget_topic("T")
+        self.put(SubscriptionGroupConfig(group_name=name, retry_max_times=value))
+
+    def drop(self, name: str) -> None:
+        self.delete(name)
+
+    def content(self) -> object:
+        return self.table, self.forbidden, self.version
+
+    def body(self, changed: Changed) -> bytes:
+        return group_changes_body(self, changed)
+
+    def take(self, body: bytes) -> None:
+        news = decode_body(GroupChanges, body)
+        table, forbidden = news.subscription_group_table, news.forbidden_table
+        self.take_changes(news.data_version, table, forbidden, news.removed, begins=news.full, ends=not news.more)
+
+
+def _groups() -> Groups:
+    """Loaded from a file with what is forbidden."""
+    groups = Groups()
+    names = [f"N{number}" for number in range(0, 9, 2)]
+    table = {name: SubscriptionGroupConfig(group_name=name) for name in names}
+    groups.load(DataVersion(counter=5), table, {name: {"T": 1, "U": 2} for name in names} | {"only": {"T": 1}})
+    return groups
+
+
+@pytest.mark.parametrize("make", [Topics, _groups])
+@pytest.mark.parametrize("most", [1, 2, 5, 20])
+@pytest.mark.parametrize("max_removed", [1, 1000])
+def test_topics_and_groups_that_are_confirmed_are_at_the_slave(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[[], Topics | Groups], most: int, max_removed: int
+) -> None:
+    monkeypatch.setattr(change_order, "MAX_REMOVED", max_removed)
+    for seed in range(20):
+        chance = random.Random(seed)
+        master, slave, progress = make(), _other(make), PartCopy()
+        at = confirmed = NOTHING
+        for step in range(150):
+            if step < 120:
+                kind = chance.choices(("change", "drop", "copy", "lose", "restart"), (60, 10, 25, 3, 1))[0]
+            else:
+                kind = "copy"
+            name = f"N{chance.randrange(9)}"
+            if kind == "change":
+                master.change(name, step)
+            elif kind == "drop":
+                master.drop(name)
+            elif kind == "restart":
+                slave, at = _other(make), NOTHING
+            else:
+                before, confirmed = slave.version, progress.reported(at, master.order.changes)
+                if at == master.order.changes:
+                    assert slave.content() == master.content()
+                    continue
+                changed = master.order.since(at, most, begun=progress.begun(at))
+                begins, floor = changed.begins, master.order.floor
+                progress.sent(at, changed.until, master.order.changes, begins=begins, floor=floor)
+                if kind == "copy":
+                    slave.take(master.body(changed))
+                    at = changed.until
+                    assert slave.version == (master.version if at == master.order.changes else before)
+        assert confirmed == at == master.order.changes, "nothing is waited for in vain"
+        assert slave.content() == master.content()
+
+
+def _other(make: Callable[[], Topics | Groups]) -> Topics | Groups:
+    """A slave's, which has what its master lacks."""
+    slave = make()
+    slave.change("here", 7)
+    return slave
+
+
+@pytest.mark.parametrize("kind", ["topics", "groups"])
+async def test_a_slave_copies_topics_and_groups_in_parts_and_then_what_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(table_copies, "PART", 10)
+    counts: list[int] = []
+    for name in ("topic_changes_body", "group_changes_body"):
+        real = getattr(table_copies, name)
+
+        def body(table: object, changed: Changed, real: Callable[..., bytes] = real) -> bytes:
+            counts.append(len(changed.keys))
+            return real(table, changed)
+
+        monkeypatch.setattr(table_copies, name, body)
+    async with running(tmp_path / "1") as master, running(tmp_path / "2", master=False) as slave:
+        await _in_sync(master, 1)
+        topics, groups = master.app.topics, master.app.tables.groups
+        for number in range(55):
+            if kind == "topics":
+                topics.create_plain(f"N{number}", 1, state_version=1, now_ms=number)
+            else:
+                groups.put(SubscriptionGroupConfig(group_name=f"N{number}"))
+        await _in_sync(master, 1, 2)
+        await slave.sidecar.receive(Hello)
+        slave.sidecar.send(Welcome(2))
+        slave.sidecar.send(Following(1, 1, master.address))
+        body = encode_body(SubscriptionGroupConfig(group_name="more"))
+        assert (await master.call(request(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, body))).code == 0
+        assert (await master.call(topic_request("more"))).code == 0
+        assert 10 in counts
+        assert max(counts) <= 11
+        assert slave.app.topics.version == topics.version
+        assert slave.app.topics.table == topics.table
+        assert slave.app.tables.groups.version == groups.version
+        assert slave.app.tables.groups.table == groups.table
+        assert {entry.name for entry in (tmp_path / "2" / "config").iterdir()} >= {"topics.json"}
+        counts.clear()
+        assert (await master.call(topic_request("last"))).code == 0
+        assert counts == [1]
+
+
 async def test_a_commit_whose_key_moved_is_not_acknowledged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The slave is at a later change than the commit, and has no offset of its group."""
     monkeypatch.setattr(table_copies, "PART", 2)
@@ -169,7 +327,7 @@ async def test_a_commit_whose_key_moved_is_not_acknowledged(tmp_path: Path, monk
             answered = commit.done()
             assert answer.code == 0, answer.remark
             news = decode_header(CopyTablesResponseHeader, answer.ext_fields or {})
-            changes = split_tables(news, answer.body)[2]
+            changes = split_tables(news, answer.body).offsets
             copied.update(decode_config(ConsumerOffsetChanges, changes).offset_table if changes else {})
             return answered
 

@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketmq_broker.domain.role import Role
-from rocketmq_broker.domain.tables.offsets import Changed, ConsumerOffsets
-from rocketmq_broker.tables import table_body, table_copies
+from rocketmq_broker.domain.tables.change_order import Changed
+from rocketmq_broker.domain.tables.offsets import ConsumerOffsets
+from rocketmq_broker.tables import slave_sync, table_body, table_copies
 from rocketmq_broker.tables.consumer_tables import ConsumerTables
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import encode_body
@@ -48,6 +49,7 @@ from rocketmq_formats.replica_link import (
 )
 from rocketmq_formats.steps import finish
 from rocketmq_formats.store.config_files import ConsumerOffsetsFile, SubscriptionGroupsFile, TopicsFile, decode_config
+from rocketmq_formats.table_copies import CopyTablesRequestHeader
 from rocketmq_formats.topics import SubscriptionGroupConfig
 from rocketmq_runtime.remoting import slow_lane
 from rocketmq_store.message_store import MessageStore
@@ -334,7 +336,7 @@ async def test_a_hold_without_copies_is_answered_in_time(tmp_path: Path, monkeyp
 )
 def test_a_copy_by_changes_is_the_table(steps: list[tuple[int, int, int, bool]], most: int, max_removed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rocketmq_broker.domain.tables.offsets.MAX_REMOVED", max_removed)
+        patch.setattr("rocketmq_broker.domain.tables.change_order.MAX_REMOVED", max_removed)
         master, slave = ConsumerOffsets(), ConsumerOffsets()
         slave.commit("old", "T", 0, 7)
         held, begun = -1, -1
@@ -423,6 +425,12 @@ async def test_a_slave_copies_a_large_table_of_offsets_in_parts(
 async def test_sends_are_answered_while_a_table_is_encoded_for_a_slave(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:
+    """The slave is of an older release, which takes whole tables of topics and groups."""
+
+    def older(**fields: object) -> CopyTablesRequestHeader:
+        return CopyTablesRequestHeader(**(fields | {"changes": False}))  # type: ignore[arg-type]
+
+    monkeypatch.setattr(slave_sync, "CopyTablesRequestHeader", older)
     monkeypatch.setattr(table_body, "SLICE", 1)
     async with running(tmp_path / "1") as master, running(tmp_path / "2", master=False) as slave:
         for number in range(20):
@@ -460,7 +468,7 @@ def _pairs(text: bytes) -> list[list[bytes]]:
 
 
 def test_forgotten_removals_make_a_whole_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rocketmq_broker.domain.tables.offsets.MAX_REMOVED", 3)
+    monkeypatch.setattr("rocketmq_broker.domain.tables.change_order.MAX_REMOVED", 3)
     offsets = ConsumerOffsets()
     for number in range(5):
         offsets.commit(f"G{number}", "T", 0, 1)
