@@ -100,6 +100,10 @@ class _NotMasterError(Exception):
     """The broker that the controllers elected is not yet, or no longer, master."""
 
 
+class _RefusedError(BodyError):
+    """The master answers a request for a table with an error."""
+
+
 class _Source(Enum):
     """How a master is copied."""
 
@@ -135,6 +139,8 @@ class SlaveSync:
         self._client = client
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
+        self._not_whole: _RefusedError | None = None
+        """Why the last copy of whole tables lacks one."""
         self._master: str | None = None
         self._copied: dict[RequestCode, bytes] = {}
         """The last bodies taken over."""
@@ -383,15 +389,23 @@ class SlaveSync:
     async def _copy_whole(self, master: str) -> float:
         """Copy all tables if that is due; seconds until it is due again."""
         now = self._loop.time()
-        if now >= self._whole_due:
-            size = await self._copy_topics(master)
-            size += await self._copy_groups(master)
-            size += await self._copy_offsets(master)
-            await self._copy_delays(master)
-            at_least, at_most = PERIOD_SECONDS
-            now = self._loop.time()
-            self._whole_due = now + min(max(size / BYTES_PER_SECOND, at_least), at_most)
-        return self._whole_due - now
+        if now < self._whole_due:
+            if self._not_whole is not None:
+                raise self._not_whole
+            return self._whole_due - now
+        size, self._not_whole = 0, None
+        for copy in (self._copy_topics, self._copy_groups, self._copy_offsets):
+            try:
+                size += await copy(master)
+            except _RefusedError as error:  # one table may be too large for an answer; the others are copied
+                self._not_whole = error
+        await self._copy_delays(master)
+        at_least, at_most = PERIOD_SECONDS
+        wait = min(max(size / BYTES_PER_SECOND, at_least), at_most)
+        self._whole_due = self._loop.time() + wait
+        if self._not_whole is not None:
+            raise self._not_whole
+        return wait
 
     # each returns the size of its table in bytes
 
@@ -496,7 +510,7 @@ class SlaveSync:
 
         Raises:
             _NotSlaveError: this replica is no longer the slave of `master`.
-            RemotingError, BodyError: no answer, or one with an error.
+            RemotingError, _RefusedError: no answer, or one with an error.
         """
         answer = await self._call(master, request(code), address=address)
         _check(code, answer)
@@ -514,7 +528,7 @@ class SlaveSync:
 
 def _check(code: RequestCode, answer: RemotingCommand) -> None:
     if answer.code != ResponseCode.SUCCESS:
-        raise BodyError(f"{code.name} is answered with {answer.code}: {answer.remark}")
+        raise _RefusedError(f"{code.name} is answered with {answer.code}: {answer.remark}")
 
 
 def _by_name(groups: Mapping[str, SubscriptionGroupConfig]) -> dict[str, SubscriptionGroupConfig]:

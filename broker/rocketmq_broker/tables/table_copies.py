@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
+from rocketmq_broker.domain.errors import RequestRefusedError
 from rocketmq_broker.domain.role import ReplicaRole, Role
 from rocketmq_broker.domain.tables.change_order import Changed, ChangeOrder
 from rocketmq_broker.domain.tables.copy_reports import Doubt, Mastership, Serials, held_by
@@ -354,6 +355,26 @@ class TableCopies:
         *,
         log_begin: int = NOTHING,
         acting_taken: bool = False,
+    ) -> Steps[RemotingCommand]:
+        try:
+            return (
+                yield from self._tables_for(
+                    request, peer, number, held, takes, log_begin=log_begin, acting_taken=acting_taken
+                )
+            )
+        except RequestRefusedError as error:  # a slave of an older release, and a whole table that no frame carries
+            return response(request, error.code, str(error))
+
+    def _tables_for(
+        self,
+        request: RemotingCommand,
+        peer: Peer,
+        number: int,
+        held: Serials,
+        takes: _Takes,
+        *,
+        log_begin: int,
+        acting_taken: bool,
     ) -> Steps[RemotingCommand]:
         topics = groups = offsets = ends = topic_changes = group_changes = b""
         now, copies = held, self._slave_copies(number)

@@ -463,6 +463,45 @@ async def test_sends_are_answered_while_a_table_is_encoded_for_a_slave(
             await asyncio.sleep(0)
 
 
+@pytest.mark.parametrize("code", [21, 201, 43])
+async def test_a_whole_table_that_no_frame_carries_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    async with running(tmp_path) as master:
+        assert (await master.call(topic_request())).code == 0
+        master.app.tables.offsets.commit("G", "T", 0, 1)
+        assert (await master.call(request(RequestCode(code)))).code == 0
+        monkeypatch.setattr(table_body, "MAX_BODY", 60)
+        master.app.topics.next_version(1, 1)
+        master.app.tables.groups.put(SubscriptionGroupConfig(group_name="a name that is longer than the others"))
+        master.app.tables.offsets.commit("a name that is longer than the others, with its topic", "T", 0, 1)
+        for _ in range(2):
+            answer = await master.call(request(RequestCode(code)))
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert "is larger than the 60 bytes that an answer carries" in (answer.remark or "")
+            assert not answer.body
+
+
+async def test_fifty_thousand_groups_are_at_a_slave(tmp_path: Path) -> None:
+    """More than a frame carries."""
+    async with running(tmp_path / "1") as master, running(tmp_path / "2", master=False) as slave:
+        groups = master.app.tables.groups
+        names = [f"group-{number:0100}" for number in range(50_000)]
+        groups.load(groups.version.next(1, 1), {name: SubscriptionGroupConfig(group_name=name) for name in names}, {})
+        answer = await master.call(request(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG))
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        await in_sync(master, frozenset({1, 2}))
+        await follow(slave, master.address)
+        while slave.app.tables.groups.version != groups.version:
+            await asyncio.sleep(0)
+        assert slave.app.tables.groups.table == groups.table
+        # the others are copied also by a slave that gets whole tables
+        await in_sync(master, frozenset({1}))
+        master.app.tables.offsets.commit("G", "T", 0, 7)
+        while slave.app.tables.offsets.find("G", "T", 0) != 7:
+            await asyncio.sleep(0)
+
+
 def _pairs(text: bytes) -> list[list[bytes]]:
     return [pair.split(b":") for pair in text.split(b",") if pair]
 
