@@ -11,7 +11,7 @@ can make one, and a recorded one proves nothing over another connection.
 
 import hmac
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
@@ -19,8 +19,10 @@ from rocketmq_formats import challenge
 from rocketmq_formats.codes import RequestCode
 from rocketmq_formats.errors import BodyError
 from rocketmq_formats.json.bodies import Int64, decode_body, encode_body
+from rocketmq_formats.remoting.broker_admin import SubscriptionGroupWrapper
 from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.remoting.headers import Header
+from rocketmq_formats.remoting.registration import TopicConfigSerializeWrapper
 from rocketmq_formats.store.config_files import ConsumerOffsetsFile
 from rocketmq_formats.topics import DataVersion
 
@@ -58,6 +60,8 @@ class CopyTablesRequestHeader(Header, frozen=True):
     log_begin: Int64 = NOTHING
     """The slave asks for the ends of the queues that have no message in its log, which begins here; 0: it is empty. It
     reports no topics then. Masters of an older release send none."""
+    changes: bool = False
+    """Of topics and groups the slave takes what changed, in parts. Masters of an older release send whole tables."""
 
 
 class CopyTablesResponseHeader(Header, frozen=True):
@@ -81,6 +85,10 @@ class CopyTablesResponseHeader(Header, frozen=True):
     """The commits in the request's body are taken over."""
     ends_length: Length = 0
     """Lines of JSON: see `read_queue_ends`. Only for a slave that asked."""
+    topic_changes_length: Length = 0
+    """`TopicChanges`, instead of all topics. Only for a slave that takes `changes`."""
+    group_changes_length: Length = 0
+    """`GroupChanges`, likewise."""
 
 
 class CopyTablesRefusalHeader(Header, frozen=True):
@@ -100,6 +108,23 @@ class ConsumerOffsetChanges(ConsumerOffsetsFile, frozen=True):
     """These are all keys there are, or the first of them; what is named until there are no `more` is all."""
     more: bool = False
     """There are later changes, which the next answers have."""
+
+
+class TopicChanges(TopicConfigSerializeWrapper, frozen=True):
+    """Topics that changed; the version is that of the table when there are no `more`."""
+
+    removed: tuple[str, ...] = ()
+    full: bool = False
+    """As above."""
+    more: bool = False
+
+
+class GroupChanges(SubscriptionGroupWrapper, frozen=True):
+    """Groups that changed, with all that is forbidden to them; likewise."""
+
+    removed: tuple[str, ...] = ()
+    full: bool = False
+    more: bool = False
 
 
 class NewerOffsetsRequestHeader(Header, frozen=True):
@@ -187,18 +212,37 @@ def read_queue_ends(body: bytes) -> Iterator[list[tuple[str, int, int]]]:
         yield ends
 
 
-def split_tables(header: CopyTablesResponseHeader, body: bytes) -> tuple[bytes, bytes, bytes, bytes, bytes]:
-    """Topics, groups, offsets, delays, ends of queues.
+class Tables(NamedTuple):
+    """The parts of a body; empty: nothing new."""
+
+    topics: bytes
+    groups: bytes
+    offsets: bytes
+    delays: bytes
+    ends: bytes
+    topic_changes: bytes
+    group_changes: bytes
+
+
+def split_tables(header: CopyTablesResponseHeader, body: bytes) -> Tables:
+    """The parts of the body.
 
     Raises:
         BodyError: the lengths are not those of the body.
     """
     parts = []
     position = 0
-    lengths = (header.topics_length, header.groups_length, header.offsets_length, header.delays_length)
-    for length in (*lengths, header.ends_length):
+    for length in (
+        header.topics_length,
+        header.groups_length,
+        header.offsets_length,
+        header.delays_length,
+        header.ends_length,
+        header.topic_changes_length,
+        header.group_changes_length,
+    ):
         parts.append(body[position : position + length])
         position += length
     if position != len(body):
         raise BodyError(f"tables of {position} bytes in a body of {len(body)}")
-    return parts[0], parts[1], parts[2], parts[3], parts[4]
+    return Tables(*parts)

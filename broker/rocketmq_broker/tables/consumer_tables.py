@@ -15,10 +15,12 @@ from rocketmq_broker.domain.consuming import escaped as facts
 from rocketmq_broker.domain.consuming.arrivals import Ages
 from rocketmq_broker.domain.consuming.delay_history import DeliveryHistory, Levels, State
 from rocketmq_broker.domain.role import ReplicaRole, Role
-from rocketmq_broker.domain.tables.offsets import SLICE, Changed, ConsumerOffsets
+from rocketmq_broker.domain.tables.change_order import Changed
+from rocketmq_broker.domain.tables.offsets import SLICE, ConsumerOffsets
 from rocketmq_broker.domain.tables.subscription_groups import SubscriptionGroups
 from rocketmq_broker.host import now_ms
 from rocketmq_broker.settings import BrokerSettings
+from rocketmq_broker.tables.table_body import check_size
 from rocketmq_broker.tables.table_file import TableFile, damaged, load_table
 from rocketmq_formats.json.bodies import encode_body
 from rocketmq_formats.steps import Steps
@@ -216,13 +218,21 @@ class ConsumerTables:
     # bodies for slaves
 
     def encode_offsets(self) -> Steps[bytes]:
-        """Body of the answer to 43: a `ConsumerOffsetWrapper`, written from the numbers' texts."""
+        """Body of the answer to 43: a `ConsumerOffsetWrapper`, written from the numbers' texts.
+
+        Raises:
+            RequestRefusedError: no frame carries it.
+        """
         texts = yield from self.offsets.texts()
         version = self.offsets_version()
         acting = self.offsets.acting.commits
-        entries, parts = list(texts.items()), []
+        entries, parts, size = list(texts.items()), list[bytes](), 0
         for first in range(0, len(entries), SLICE):
-            parts += [b"%b:{%b}" % (encode_body(key), text) for key, text in entries[first : first + SLICE]]
+            parts.append(
+                b",".join([b"%b:{%b}" % (encode_body(key), text) for key, text in entries[first : first + SLICE]])
+            )
+            size += len(parts[-1]) + 1
+            check_size(size, "consumer offsets")
             yield
         return b'{%b"dataVersion":%b,"groupTopicMap":{},"offsetTable":{%b}}' % (
             b"" if acting is None else b'"acting":%b,' % encode_body(acting),
@@ -319,7 +329,7 @@ class ConsumerTables:
     # the contents of the files; see `table_file.Snapshot`
 
     def _groups_now(self) -> Callable[[], bytes]:
-        frame = SubscriptionGroupsFile(data_version=self.groups.version, forbidden_table=self.groups.forbidden)
+        frame = SubscriptionGroupsFile(data_version=self.groups.version, forbidden_table=dict(self.groups.forbidden))
         return partial(self._group_texts.encode, frame, dict(self.groups.table))
 
     def _offsets_now(self) -> Steps[Callable[[], bytes]]:

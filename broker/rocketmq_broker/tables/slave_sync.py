@@ -49,12 +49,14 @@ from rocketmq_formats.table_copies import (
     CopyTablesRefusalHeader,
     CopyTablesRequestHeader,
     CopyTablesResponseHeader,
+    GroupChanges,
+    TopicChanges,
     acting_proof,
     copy_proof,
     read_queue_ends,
     split_tables,
 )
-from rocketmq_formats.topics import DataVersion
+from rocketmq_formats.topics import DataVersion, SubscriptionGroupConfig, TopicConfig
 from rocketmq_runtime import background
 from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
@@ -98,6 +100,10 @@ class _NotMasterError(Exception):
     """The broker that the controllers elected is not yet, or no longer, master."""
 
 
+class _RefusedError(BodyError):
+    """The master answers a request for a table with an error."""
+
+
 class _Source(Enum):
     """How a master is copied."""
 
@@ -133,6 +139,8 @@ class SlaveSync:
         self._client = client
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
+        self._not_whole: _RefusedError | None = None
+        """Why the last copy of whole tables lacks one."""
         self._master: str | None = None
         self._copied: dict[RequestCode, bytes] = {}
         """The last bodies taken over."""
@@ -268,6 +276,7 @@ class SlaveSync:
             groups=held.groups if self._tables.groups.version == self._groups_version else NOTHING,
             offsets=NOTHING if self._offsets_differ and not self._tables.offsets.copying else held.offsets,
             parts=True,
+            changes=True,
             epoch=self._role.epoch,
             log_begin=log_begin,
         )
@@ -305,19 +314,25 @@ class SlaveSync:
     async def _take_changes(self, master: str, answer: RemotingCommand) -> None:
         news = decode_header(CopyTablesResponseHeader, answer.ext_fields or {})
         self._nonce = news.nonce
-        topics, groups, offsets, delays, ends = split_tables(news, answer.body)
-        if ends:
-            await self._take_ends(master, ends)
-        if topics:
-            self._take_topics(master, topics)
-        if groups:
-            self._take_groups(master, groups)
-        removed = bool(offsets) and await self._take_changed_offsets(master, offsets)
+        tables = split_tables(news, answer.body)
+        if tables.ends:
+            await self._take_ends(master, tables.ends)
+        if tables.topics:
+            self._take_topics(master, tables.topics)
+        if tables.topic_changes:
+            self._take_changed_topics(master, tables.topic_changes)
+            await self._pause(master)
+        if tables.groups:
+            self._take_groups(master, tables.groups)
+        if tables.group_changes:
+            self._take_changed_groups(master, tables.group_changes)
+            await self._pause(master)
+        removed = bool(tables.offsets) and await self._take_changed_offsets(master, tables.offsets)
         if news.acting_taken:
             self._acting_taken()
-        if delays:
-            self._take_delays(delays)
-        if topics or groups:
+        if tables.delays:
+            self._take_delays(tables.delays)
+        if any((tables.topics, tables.topic_changes, tables.groups, tables.group_changes)):
             # for the master, the next request confirms that they are durable here
             await self._topics_file.saved()
             await self._tables.groups_file.saved()
@@ -374,15 +389,23 @@ class SlaveSync:
     async def _copy_whole(self, master: str) -> float:
         """Copy all tables if that is due; seconds until it is due again."""
         now = self._loop.time()
-        if now >= self._whole_due:
-            size = await self._copy_topics(master)
-            size += await self._copy_groups(master)
-            size += await self._copy_offsets(master)
-            await self._copy_delays(master)
-            at_least, at_most = PERIOD_SECONDS
-            now = self._loop.time()
-            self._whole_due = now + min(max(size / BYTES_PER_SECOND, at_least), at_most)
-        return self._whole_due - now
+        if now < self._whole_due:
+            if self._not_whole is not None:
+                raise self._not_whole
+            return self._whole_due - now
+        size, self._not_whole = 0, None
+        for copy in (self._copy_topics, self._copy_groups, self._copy_offsets):
+            try:
+                size += await copy(master)
+            except _RefusedError as error:  # one table may be too large for an answer; the others are copied
+                self._not_whole = error
+        await self._copy_delays(master)
+        at_least, at_most = PERIOD_SECONDS
+        wait = min(max(size / BYTES_PER_SECOND, at_least), at_most)
+        self._whole_due = self._loop.time() + wait
+        if self._not_whole is not None:
+            raise self._not_whole
+        return wait
 
     # each returns the size of its table in bytes
 
@@ -401,18 +424,32 @@ class SlaveSync:
         self._topics_version = wrapper.data_version
         if wrapper.data_version == self._topics.version:
             return
-        table = {}
-        for name, topic in wrapper.topic_config_table.items():
-            legal = name_problem(name) is None or self._topics.is_built_in(name)
-            if name != topic.topic_name or not legal:
-                log.warning("a topic of the master is skipped: illegal name", topic=name[:300])
-            else:
-                table[name] = topic
+        table = self._legal(wrapper.topic_config_table)
         if len(table) > MAX_TOPICS_COPIED:
             raise BodyError(f"the master has {len(table)} topics, more than {MAX_TOPICS_COPIED}")
         report_bounded(table)
         self._topics.replace(wrapper.data_version, table)
         log.info("topics copied", master=master, count=len(table))
+
+    def _take_changed_topics(self, master: str, body: bytes) -> None:
+        changes = decode_body(TopicChanges, body)
+        table = self._legal(changes.topic_config_table)
+        report_bounded(table)
+        self._topics.take_changes(
+            changes.data_version, table, changes.removed, begins=changes.full, ends=not changes.more
+        )
+        self._topics_version = self._topics.version
+        log.info("changed topics copied", master=master, count=len(table), removed=len(changes.removed))
+
+    def _legal(self, topics: Mapping[str, TopicConfig]) -> dict[str, TopicConfig]:
+        table = {}
+        for name, topic in topics.items():
+            legal = name_problem(name) is None or self._topics.is_built_in(name)
+            if name != topic.topic_name or not legal:
+                log.warning("a topic of the master is skipped: illegal name", topic=name[:300])
+            else:
+                table[name] = topic
+        return table
 
     async def _copy_groups(self, master: str) -> int:
         code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
@@ -428,10 +465,18 @@ class SlaveSync:
         self._groups_version = wrapper.data_version
         if wrapper.data_version == groups.version:
             return
-        # an official master may have longer names than can be created here; they are kept
-        table = {name: group for name, group in wrapper.subscription_group_table.items() if name == group.group_name}
+        table = _by_name(wrapper.subscription_group_table)
         groups.replace(wrapper.data_version, table, wrapper.forbidden_table)
         log.info("groups copied", master=master, count=len(table))
+
+    def _take_changed_groups(self, master: str, body: bytes) -> None:
+        groups, changes = self._tables.groups, decode_body(GroupChanges, body)
+        table, forbidden = _by_name(changes.subscription_group_table), changes.forbidden_table
+        groups.take_changes(
+            changes.data_version, table, forbidden, changes.removed, begins=changes.full, ends=not changes.more
+        )
+        self._groups_version = groups.version
+        log.info("changed groups copied", master=master, count=len(table), removed=len(changes.removed))
 
     async def _copy_offsets(self, master: str) -> int:
         code = RequestCode.GET_ALL_CONSUMER_OFFSET
@@ -465,7 +510,7 @@ class SlaveSync:
 
         Raises:
             _NotSlaveError: this replica is no longer the slave of `master`.
-            RemotingError, BodyError: no answer, or one with an error.
+            RemotingError, _RefusedError: no answer, or one with an error.
         """
         answer = await self._call(master, request(code), address=address)
         _check(code, answer)
@@ -483,4 +528,9 @@ class SlaveSync:
 
 def _check(code: RequestCode, answer: RemotingCommand) -> None:
     if answer.code != ResponseCode.SUCCESS:
-        raise BodyError(f"{code.name} is answered with {answer.code}: {answer.remark}")
+        raise _RefusedError(f"{code.name} is answered with {answer.code}: {answer.remark}")
+
+
+def _by_name(groups: Mapping[str, SubscriptionGroupConfig]) -> dict[str, SubscriptionGroupConfig]:
+    """An official master may have longer names than can be created here; they are kept."""
+    return {name: group for name, group in groups.items() if name == group.group_name}

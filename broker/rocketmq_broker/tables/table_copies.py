@@ -18,12 +18,15 @@ from typing import Final, NamedTuple
 
 import structlog
 
+from rocketmq_broker.domain.errors import RequestRefusedError
 from rocketmq_broker.domain.role import ReplicaRole, Role
+from rocketmq_broker.domain.tables.change_order import Changed, ChangeOrder
 from rocketmq_broker.domain.tables.copy_reports import Doubt, Mastership, Serials, held_by
-from rocketmq_broker.domain.tables.offsets import Changed
+from rocketmq_broker.domain.tables.part_copies import PartCopy
 from rocketmq_broker.domain.tables.topics import TopicTable
 from rocketmq_broker.processor_table import Processor
 from rocketmq_broker.tables.acting_reports import ActingReports
+from rocketmq_broker.tables.changes_body import group_changes_body, topic_changes_body
 from rocketmq_broker.tables.consumer_tables import ConsumerTables
 from rocketmq_broker.tables.table_file import Barrier, no_barrier
 from rocketmq_broker.tables.table_holders import NO_MEMBERS, TableHolders
@@ -39,6 +42,7 @@ from rocketmq_formats.table_copies import (
     CopyTablesRefusalHeader,
     CopyTablesRequestHeader,
     CopyTablesResponseHeader,
+    Tables,
     queue_ends_line,
 )
 from rocketmq_runtime import background
@@ -63,7 +67,7 @@ DELAYS_SECONDS: Final = 0.5
 MAX_PART: Final = 4 * 1024 * 1024
 """Bytes of an answer above which the next table waits for the next answer."""
 PART: Final = 2000
-"""Keys of offsets in one answer: bounds how long they hold a turn of the loop, here and at the slave."""
+"""Keys of each table in one answer: bounds how long they hold a turn of the loop, here and at the slave."""
 ALL: Final = 2**62
 """Keys of an answer to a slave that takes no parts."""
 LOG_SECONDS: Final = 60.0
@@ -75,14 +79,34 @@ _REFUSALS: Final = {
 }
 
 
+class _Takes(NamedTuple):
+    """What a slave can read."""
+
+    most: int
+    """Keys of offsets in one answer."""
+    changes: bool
+    """Of topics and groups, too."""
+
+
+class _SlaveCopies(NamedTuple):
+    """What a slave has of each table."""
+
+    topics: PartCopy
+    groups: PartCopy
+    offsets: PartCopy
+
+    def reported(self, at: Serials, changes: Serials) -> Serials:
+        """See `PartCopy.reported`."""
+        return Serials(*map(PartCopy.reported, self, at, changes))
+
+
 class _PendingCopy(NamedTuple):
     """A slave's request that waits for something newer."""
 
     request: RemotingCommand
     peer: Peer
     held: Serials
-    most: int
-    """Changes in one answer."""
+    takes: _Takes
     timer: asyncio.TimerHandle
 
 
@@ -104,11 +128,11 @@ class TableCopies:
         informs the sidecar."""
         self._role = role
         self._tables = tables
+        self._topics = topics
         self._topics_body = topics_body
         self._groups_body = groups_body
         self._ended_queues = ended_queues
         self._loop = asyncio.get_running_loop()
-        self._topics = self._groups = 0
         self._token = ""
         self._replicas = frozenset[int]()
         """Broker ids whose requests are answered."""
@@ -118,8 +142,8 @@ class TableCopies:
         self._acting = ActingReports(role=role, offsets=tables.offsets, may_log=self._may_log)
         self._holders = TableHolders(role=role, serials=self._serials, on_copied=on_copied)
         self._pending: dict[int, _PendingCopy] = {}
-        self._copying: dict[int, int] = {}
-        """By broker id, `ConsumerOffsets.floor` at the start of its unfinished copy of all offsets."""
+        self._copies: dict[int, _SlaveCopies] = {}
+        """By broker id."""
         self._lane = Lane()
         """Separate from the tools' lane, because changes wait for slaves."""
         self._making: set[asyncio.Task[None]] = set()
@@ -127,8 +151,8 @@ class TableCopies:
         """By broker id, loop time."""
         self._wake: asyncio.TimerHandle | None = None
         self._commits = WaitingCommits(lambda changes: self._holders.problem(Serials(NOTHING, NOTHING, changes)))
-        topics.on_change(self._topics_changed)
-        tables.groups.on_change(self._groups_changed)
+        topics.on_change(self._table_changed)
+        tables.groups.on_change(self._table_changed)
         tables.offsets.on_change = self._offsets_changed
 
     @property
@@ -139,7 +163,7 @@ class TableCopies:
         """Another role or epoch: slaves have to confirm again what they hold."""
         self._token = secrets.token_hex(8) if self._role.role is Role.MASTER else ""
         self._replicas, self._named = frozenset(), ()
-        self._copying.clear()
+        self._copies.clear()
         self._delays_sent.clear()
         self._holders.begin()
         self._commits.end()
@@ -157,7 +181,7 @@ class TableCopies:
             return  # as with every acknowledged message
         self._named = named
         self._replicas = ((role.members or frozenset()) | joins.keys()) - {role.broker_id}
-        for slave in (self._pending.keys() | self._copying.keys() | self._delays_sent.keys()) - self._replicas:
+        for slave in (self._pending.keys() | self._copies.keys() | self._delays_sent.keys()) - self._replicas:
             self._forget(slave)
         for slave in self._holders.on_members(self._replicas):
             if slave in self._pending:
@@ -191,7 +215,7 @@ class TableCopies:
 
     def _forget(self, slave: int) -> None:
         """Its requests are refused from now on."""
-        self._copying.pop(slave, None)
+        self._copies.pop(slave, None)
         self._delays_sent.pop(slave, None)
         pending = self._pending.pop(slave, None)
         if pending is not None:
@@ -209,7 +233,8 @@ class TableCopies:
         return response(request, _REFUSALS[doubt], str(doubt), header)
 
     def _serials(self) -> Serials:
-        return Serials(self._topics, self._groups, self._tables.offsets.changes)
+        tables = self._tables
+        return Serials(self._topics.order.changes, tables.groups.order.changes, tables.offsets.changes)
 
     def _copy_tables(self, request: RemotingCommand, peer: Peer) -> Answer:
         if self._role.role is not Role.MASTER:
@@ -256,27 +281,22 @@ class TableCopies:
             if held is Doubt.AHEAD and self._may_log(held):
                 log.warning("a report about copied tables refused", broker_id=number, peer=peer.address, reason=held)
             return self._refusal(request, held, peer, acting_taken=acting_taken)
-        self._holders.confirmed(number, held)
+        self._holders.confirmed(number, self._slave_copies(number).reported(held, self._serials()))
         self._commits.check()
         before = self._pending.pop(number, None)
         if before is not None:
             before.timer.cancel()
             self._answer_later(before, number)
-        most = PART if header.parts else ALL
+        takes = _Takes(PART if header.parts else ALL, header.changes)
         if acting_taken or not held.reaches(self._serials()):
             begin = header.log_begin
-            steps = self._render(request, peer, number, held, most, log_begin=begin, acting_taken=acting_taken)
+            steps = self._render(request, peer, number, held, takes, log_begin=begin, acting_taken=acting_taken)
             return self._answer(request, peer, number, steps)
         timer = self._loop.call_later(LONG_POLL_SECONDS, self._answer_one, number)
-        self._pending[number] = _PendingCopy(request, peer, held, most, timer)
+        self._pending[number] = _PendingCopy(request, peer, held, takes, timer)
         return DEFERRED
 
-    def _topics_changed(self) -> None:
-        self._topics += 1
-        self._answer_soon(0)
-
-    def _groups_changed(self) -> None:
-        self._groups += 1
+    def _table_changed(self) -> None:
         self._answer_soon(0)
 
     def _offsets_changed(self) -> None:
@@ -300,7 +320,7 @@ class TableCopies:
         self._answer_later(pending, number)
 
     def _answer_later(self, pending: _PendingCopy, number: int) -> None:
-        steps = self._render(pending.request, pending.peer, number, pending.held, pending.most)
+        steps = self._render(pending.request, pending.peer, number, pending.held, pending.takes)
         answer = self._answer(pending.request, pending.peer, number, steps)
         if answer is not DEFERRED:
             pending.peer.answer_later(pending.request, answer)
@@ -331,24 +351,59 @@ class TableCopies:
         peer: Peer,
         number: int,
         held: Serials,
-        most: int,
+        takes: _Takes,
         *,
         log_begin: int = NOTHING,
         acting_taken: bool = False,
     ) -> Steps[RemotingCommand]:
-        topics = groups = offsets = ends = b""
-        now = held
+        try:
+            return (
+                yield from self._tables_for(
+                    request, peer, number, held, takes, log_begin=log_begin, acting_taken=acting_taken
+                )
+            )
+        except RequestRefusedError as error:  # a slave of an older release, and a whole table that no frame carries
+            return response(request, error.code, str(error))
+
+    def _tables_for(
+        self,
+        request: RemotingCommand,
+        peer: Peer,
+        number: int,
+        held: Serials,
+        takes: _Takes,
+        *,
+        log_begin: int,
+        acting_taken: bool,
+    ) -> Steps[RemotingCommand]:
+        topics = groups = offsets = ends = topic_changes = group_changes = b""
+        now, copies = held, self._slave_copies(number)
         # a serial is taken in the same step as the table's entries
-        if held.topics < self._topics:
-            now = now._replace(topics=self._topics)
-            topics = yield from self._topics_body()
+        if held.topics < self._topics.order.changes:
+            if takes.changes:
+                copy = partial(topic_changes_body, self._topics)
+                topic_changes, until = _part(self._topics.order, copies.topics, held.topics, copy)
+                now = now._replace(topics=until)
+                yield
+            else:
+                now = now._replace(topics=_all(self._topics.order, copies.topics, held.topics))
+                topics = yield from self._topics_body()
             if log_begin >= 0:  # a slave that confirms the topics has these, too
                 ends = yield from self._ends_body(log_begin)
-        if held.groups < self._groups and len(topics) < MAX_PART:
-            now = now._replace(groups=self._groups)
-            groups = yield from self._groups_body()
-        if held.offsets < self._tables.offsets.changes and len(topics) + len(groups) < MAX_PART:
-            changed = self._changed_since(number, held.offsets, most)
+        size = len(topics) + len(topic_changes)
+        table = self._tables.groups
+        if held.groups < table.order.changes and size < MAX_PART:
+            if takes.changes:
+                copy = partial(group_changes_body, table)
+                group_changes, until = _part(table.order, copies.groups, held.groups, copy)
+                now = now._replace(groups=until)
+                yield
+            else:
+                now = now._replace(groups=_all(table.order, copies.groups, held.groups))
+                groups = yield from self._groups_body()
+        size += len(groups) + len(group_changes)
+        if held.offsets < self._tables.offsets.changes and size < MAX_PART:
+            changed = self._changed_since(copies.offsets, held.offsets, takes.most)
             offsets, now = self._tables.encode_changed_offsets(changed), now._replace(offsets=changed.until)
         delays = b""
         if self._loop.time() - self._delays_sent.get(number, float("-inf")) >= DELAYS_SECONDS:
@@ -366,8 +421,11 @@ class TableCopies:
             nonce=self._nonce(peer),
             acting_taken=acting_taken,
             ends_length=len(ends),
+            topic_changes_length=len(topic_changes),
+            group_changes_length=len(group_changes),
         )
-        return response(request, ResponseCode.SUCCESS, None, header, b"".join((topics, groups, offsets, delays, ends)))
+        body = Tables(topics, groups, offsets, delays, ends, topic_changes, group_changes)
+        return response(request, ResponseCode.SUCCESS, None, header, b"".join(body))
 
     def _ends_body(self, log_begin: int) -> Steps[bytes]:
         lines: list[bytes] = []
@@ -382,14 +440,32 @@ class TableCopies:
             yield
         return b"".join(lines)
 
-    def _changed_since(self, number: int, since: int, most: int) -> Changed:
+    def _changed_since(self, copy: PartCopy, since: int, most: int) -> Changed:
         offsets = self._tables.offsets
-        changed = offsets.changed_since(since, most, begun=self._copying.get(number))
-        if changed.begins:
-            self._copying[number] = offsets.floor
-        if changed.until == offsets.changes:
-            self._copying.pop(number, None)
+        changed = offsets.changed_since(since, most, begun=copy.begun(since))
+        copy.sent(since, changed.until, offsets.changes, begins=changed.begins, floor=offsets.floor)
         return changed
+
+    def _slave_copies(self, number: int) -> _SlaveCopies:
+        return self._copies.setdefault(number, _SlaveCopies(PartCopy(), PartCopy(), PartCopy()))
+
+
+def _part(order: ChangeOrder, copy: PartCopy, since: int, body: Callable[[Changed], bytes]) -> tuple[bytes, int]:
+    """What changed after number `since`, as much as one answer carries, and where it leads."""
+    most = PART
+    while True:
+        changed = order.since(since, most, begun=copy.begun(since))
+        part = body(changed)
+        if len(part) <= MAX_PART or most == 1:
+            copy.sent(since, changed.until, order.changes, begins=changed.begins, floor=order.floor)
+            return part, changed.until
+        most = max(most // 4, 1)
+
+
+def _all(order: ChangeOrder, copy: PartCopy, since: int) -> int:
+    """The whole table is sent; where it leads."""
+    copy.sent(since, order.changes, order.changes, begins=False, floor=order.floor)
+    return order.changes
 
 
 def _not_master(request: RemotingCommand) -> RemotingCommand:

@@ -62,6 +62,7 @@ class GroupAdmin:
         self.all = TableBody(
             lane,
             b"subscriptionGroupTable",
+            name="groups",
             version=lambda: groups.version,
             table=lambda: groups.table,
             around=lambda: SubscriptionGroupWrapper(forbidden_table=groups.forbidden, data_version=groups.version),

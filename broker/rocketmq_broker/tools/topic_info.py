@@ -60,6 +60,7 @@ class TopicInfo:
         self.all = TableBody(
             lane,
             b"topicConfigTable",
+            name="topics",
             version=lambda: topics.version,
             table=lambda: topics.table,
             around=lambda: TopicConfigSerializeWrapper(data_version=topics.version),

@@ -111,7 +111,7 @@ async def test_made_up_ids_take_no_memory_and_keep_no_slave_out(tmp_path: Path) 
             answer = await master.call(copy(report(number)))
             assert answer.code == ResponseCode.CONTROLLER_INVALID_REPLICAS, answer.remark
         copies = master.app.services._copies
-        for table in (copies._holders._held, copies._pending, copies._copying, copies._delays_sent):
+        for table in (copies._holders._held, copies._pending, copies._copies, copies._delays_sent):
             assert not table
         await follow(slave, master.address)
         assert (await master.call(topic_request())).code == 0

@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketmq_broker.domain.role import Role
-from rocketmq_broker.domain.tables.offsets import Changed, ConsumerOffsets
-from rocketmq_broker.tables import table_body, table_copies
+from rocketmq_broker.domain.tables.change_order import Changed
+from rocketmq_broker.domain.tables.offsets import ConsumerOffsets
+from rocketmq_broker.tables import slave_sync, table_body, table_copies
 from rocketmq_broker.tables.consumer_tables import ConsumerTables
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import encode_body
@@ -48,6 +49,7 @@ from rocketmq_formats.replica_link import (
 )
 from rocketmq_formats.steps import finish
 from rocketmq_formats.store.config_files import ConsumerOffsetsFile, SubscriptionGroupsFile, TopicsFile, decode_config
+from rocketmq_formats.table_copies import CopyTablesRequestHeader
 from rocketmq_formats.topics import SubscriptionGroupConfig
 from rocketmq_runtime.remoting import slow_lane
 from rocketmq_store.message_store import MessageStore
@@ -334,7 +336,7 @@ async def test_a_hold_without_copies_is_answered_in_time(tmp_path: Path, monkeyp
 )
 def test_a_copy_by_changes_is_the_table(steps: list[tuple[int, int, int, bool]], most: int, max_removed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rocketmq_broker.domain.tables.offsets.MAX_REMOVED", max_removed)
+        patch.setattr("rocketmq_broker.domain.tables.change_order.MAX_REMOVED", max_removed)
         master, slave = ConsumerOffsets(), ConsumerOffsets()
         slave.commit("old", "T", 0, 7)
         held, begun = -1, -1
@@ -423,6 +425,12 @@ async def test_a_slave_copies_a_large_table_of_offsets_in_parts(
 async def test_sends_are_answered_while_a_table_is_encoded_for_a_slave(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:
+    """The slave is of an older release, which takes whole tables of topics and groups."""
+
+    def older(**fields: object) -> CopyTablesRequestHeader:
+        return CopyTablesRequestHeader(**(fields | {"changes": False}))  # type: ignore[arg-type]
+
+    monkeypatch.setattr(slave_sync, "CopyTablesRequestHeader", older)
     monkeypatch.setattr(table_body, "SLICE", 1)
     async with running(tmp_path / "1") as master, running(tmp_path / "2", master=False) as slave:
         for number in range(20):
@@ -455,12 +463,51 @@ async def test_sends_are_answered_while_a_table_is_encoded_for_a_slave(
             await asyncio.sleep(0)
 
 
+@pytest.mark.parametrize("code", [21, 201, 43])
+async def test_a_whole_table_that_no_frame_carries_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    async with running(tmp_path) as master:
+        assert (await master.call(topic_request())).code == 0
+        master.app.tables.offsets.commit("G", "T", 0, 1)
+        assert (await master.call(request(RequestCode(code)))).code == 0
+        monkeypatch.setattr(table_body, "MAX_BODY", 60)
+        master.app.topics.next_version(1, 1)
+        master.app.tables.groups.put(SubscriptionGroupConfig(group_name="a name that is longer than the others"))
+        master.app.tables.offsets.commit("a name that is longer than the others, with its topic", "T", 0, 1)
+        for _ in range(2):
+            answer = await master.call(request(RequestCode(code)))
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert "is larger than the 60 bytes that an answer carries" in (answer.remark or "")
+            assert not answer.body
+
+
+async def test_fifty_thousand_groups_are_at_a_slave(tmp_path: Path) -> None:
+    """More than a frame carries."""
+    async with running(tmp_path / "1") as master, running(tmp_path / "2", master=False) as slave:
+        groups = master.app.tables.groups
+        names = [f"group-{number:0100}" for number in range(50_000)]
+        groups.load(groups.version.next(1, 1), {name: SubscriptionGroupConfig(group_name=name) for name in names}, {})
+        answer = await master.call(request(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG))
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        await in_sync(master, frozenset({1, 2}))
+        await follow(slave, master.address)
+        while slave.app.tables.groups.version != groups.version:
+            await asyncio.sleep(0)
+        assert slave.app.tables.groups.table == groups.table
+        # the others are copied also by a slave that gets whole tables
+        await in_sync(master, frozenset({1}))
+        master.app.tables.offsets.commit("G", "T", 0, 7)
+        while slave.app.tables.offsets.find("G", "T", 0) != 7:
+            await asyncio.sleep(0)
+
+
 def _pairs(text: bytes) -> list[list[bytes]]:
     return [pair.split(b":") for pair in text.split(b",") if pair]
 
 
 def test_forgotten_removals_make_a_whole_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rocketmq_broker.domain.tables.offsets.MAX_REMOVED", 3)
+    monkeypatch.setattr("rocketmq_broker.domain.tables.change_order.MAX_REMOVED", 3)
     offsets = ConsumerOffsets()
     for number in range(5):
         offsets.commit(f"G{number}", "T", 0, 1)

@@ -135,7 +135,7 @@ async def commit(group: Group, topic: str = "T") -> None:
 async def use(group: Group) -> None:
     """Leave something for every row."""
     await make(group)
-    group.app.tables.groups.forbidden = {"G": {"T": 1}, "H": {"T": 1, "U": 2}}
+    group.app.tables.groups._forbidden = {"G": {"T": 1}, "H": {"T": 1, "U": 2}}
     assert await lock(group, "first") == 1
     for body in (b"old 0", b"old 1"):
         await group.send(body)

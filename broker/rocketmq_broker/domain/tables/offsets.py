@@ -6,14 +6,14 @@ removed at once (`domain/pairs.py`), here and at the slaves, which get its name:
 Source: rocketmq-all-5.3.3: ConsumerOffsetManager.java.
 """
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from rocketmq_broker.domain.pairs import Pairs
 from rocketmq_broker.domain.tables.acting_commits import ActingRecord, TakenCommits, joined
+from rocketmq_broker.domain.tables.change_order import Changed, ChangeOrder
 from rocketmq_broker.domain.tables.pending_resets import PendingResets
 from rocketmq_broker.domain.tables.resets import Resets
 from rocketmq_formats.steps import Steps, finish
@@ -24,22 +24,8 @@ MAX_OFFSETS: Final = 1_000_000
 """Queues times groups; above it commits for new ones are refused."""
 MAX_QUEUE_ID: Final = 65_535
 MAX_PULL_OFFSETS: Final = 200_000
-MAX_REMOVED: Final = 1000
-"""Removed topics and groups that are remembered for slaves; with more they copy the whole table."""
 SLICE: Final = 2000
 """Keys whose texts are made or compared, or commits that are taken over, in one step; 4 ms."""
-
-
-class Changed(NamedTuple):
-    """The next part of what a slave has to copy."""
-
-    keys: list[str]
-    removed: list[str]
-    """`topic@` and `@group` of what was removed, all of them: before these keys."""
-    until: int
-    """With it the slave has all changes up to this one."""
-    begins: bool
-    """It is the first part of a copy of the whole table."""
 
 
 class ConsumerOffsets:
@@ -67,15 +53,11 @@ class ConsumerOffsets:
         self._named: set[str] | None = None
         """As a slave, in a copy of the whole table: the keys that its parts have named so far."""
         self._count = 0
-        self._changed: dict[str, int] = {}
-        """Key -> `changes` when it changed last, in this order."""
-        self._removals: dict[str, int] = {}
-        """`topic@` or `@group` -> `changes` when it was removed last, in this order."""
-        self.floor = 0
-        """Removals before this number of `changes` are no longer known."""
+        self._order = ChangeOrder()
+        """Of keys; removed are `topic@` and `@group`."""
         self.version = DataVersion()
-        self.changes = self.versioned = 0
-        """`versioned`: the changes that `version` covers."""
+        self.versioned = 0
+        """The changes that `version` covers."""
         self.on_change: Callable[[], None] = _nothing
 
     def __len__(self) -> int:
@@ -83,6 +65,15 @@ class ConsumerOffsets:
         return self._count
 
     # reading
+
+    @property
+    def changes(self) -> int:
+        return self._order.changes
+
+    @property
+    def floor(self) -> int:
+        """Removals before this number of `changes` are no longer known."""
+        return self._order.floor
 
     def find(self, group: str, topic: str, queue_id: int) -> int | None:
         """The group's committed offset of the queue; None if it never committed."""
@@ -100,7 +91,7 @@ class ConsumerOffsets:
     def raw_keys(self) -> list[str]:
         """`topic@group` of each pair with committed offsets, made without a step for each. Some may have none any
         more."""
-        return list(self._changed)
+        return self._order.keys()
 
     def topics_of(self, group: str) -> list[str]:
         """Topics of which the group has committed offsets."""
@@ -123,22 +114,9 @@ class ConsumerOffsets:
         return dict(self._texts)
 
     def changed_since(self, changes: int, most: int, *, begun: int | None = None) -> Changed:
-        """The oldest changes after number `changes`, of at most `most` keys, and all removals. If these are no longer
-        known it is the whole table, from the beginning, unless a copy of the whole table that began with `floor` at
-        `begun` is at `changes`."""
-        begins = changes > self.changes or (changes < self.floor and begun != self.floor) or changes < 0
-        since = 0 if begins else changes
-        numbers = self._changed
-        if self.changes - since <= most:
-            keys = [key for key in islice(reversed(numbers), self.changes - since) if numbers[key] > since]
-            until = self.changes
-        else:
-            start = bisect_right(list(numbers.values()), since)
-            keys = list(islice(numbers, start, start + most))
-            until = self.changes if start + most >= len(numbers) else numbers[keys[-1]]
-        present = [key for key in keys if self._queues(key) is not None]
-        removed = [] if begins else [name for name, number in self._removals.items() if number > since]
-        return Changed(present, removed, until, begins)
+        """See `ChangeOrder.since`; all keys have values."""
+        changed = self._order.since(changes, most, begun=begun)
+        return changed._replace(keys=[key for key in changed.keys if self._queues(key) is not None])
 
     def text(self, key: str) -> bytes:
         """One key's numbers, see `texts`."""
@@ -304,21 +282,20 @@ class ConsumerOffsets:
         """`topic@`, `@group` or a key."""
         topic, _, group = name.partition(TOPIC_GROUP_SEPARATOR)
         if topic and group:
-            found = self._table.remove(topic, group)
-        elif found := self._table.remove_topic(topic) if topic else self._table.remove_group(group):
-            self._removals.pop(name, None)
-            self._removals[name] = self.changes + 1
-            if len(self._removals) > MAX_REMOVED:
-                self._removals.clear()
-                self.floor = self.changes + 1
-        if found:
-            self._resets.note_removal(name, self.version)
-            self._count_change()
+            if not self._table.remove(topic, group):
+                return
+            self._order.touch()
+        elif self._table.remove_topic(topic) if topic else self._table.remove_group(group):
+            self._order.removed(name)
+        else:
+            return
+        self._resets.note_removal(name, self.version)
+        self.on_change()
 
     def _remove_unnamed(self, named: AbstractSet[str]) -> Steps[None]:
         """The end of a copy of the whole table."""
         self._resets.table_replaced()
-        keys = list(self._changed)
+        keys = self._order.keys()
         for first in range(0, len(keys), SLICE):
             if first:
                 yield
@@ -334,7 +311,7 @@ class ConsumerOffsets:
         if self._table.get(topic, group) is None:
             self._texts.pop(key, None)
             self._outdated.pop(key, None)
-            self._changed.pop(key, None)
+            self._order.forget(key)
 
     def _pulls_freed(self, _topic: str, _group: str, queues: dict[int, int]) -> None:
         self._pulls -= len(queues)
@@ -346,12 +323,7 @@ class ConsumerOffsets:
     def _mark_changed(self, key: str) -> None:
         self._texts.pop(key, None)
         self._outdated[key] = None
-        self._changed.pop(key, None)
-        self._changed[key] = self.changes + 1
-        self._count_change()
-
-    def _count_change(self) -> None:
-        self.changes += 1
+        self._order.mark(key)
         self.on_change()
 
 

@@ -5,12 +5,13 @@ It does no I/O: a shell saves the table, notified by `on_change`.
 Source: rocketmq-all-5.3.3: SubscriptionGroupManager.java, TopicValidator.java, Validators.java.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import structs
 
+from rocketmq_broker.domain.tables.change_order import ChangeOrder
 from rocketmq_broker.domain.tables.topics import LEGAL, name_problem
 from rocketmq_formats.topics import MAX_TOPIC_LENGTH, RETRY_PREFIX, DataVersion, SubscriptionGroupConfig
 
@@ -32,6 +33,8 @@ _BUILT_IN: Final = (
     "CID_RMQ_SYS_TRANS",
 )
 _SYSTEM_PREFIX: Final = "CID_RMQ_SYS_"
+
+V = TypeVar("V")
 
 
 class SubscriptionGroups:
@@ -56,8 +59,12 @@ class SubscriptionGroups:
         self._listeners: list[Callable[[], None]] = []
         self._on_removed: list[Callable[[AbstractSet[str]], None]] = []
         self._table = {name: SubscriptionGroupConfig(group_name=name) for name in _BUILT_IN}
-        self.forbidden: Mapping[str, Mapping[str, int]] = {}
-        """group -> topic -> bits; kept for official brokers, not used here."""
+        self._forbidden: dict[str, Mapping[str, int]] = {}
+        self.order = ChangeOrder()
+        """Of groups, with what is forbidden to them."""
+        self.order.replaced(self._table)
+        self._copied: tuple[dict[str, SubscriptionGroupConfig], dict[str, Mapping[str, int]]] | None = None
+        """As a slave: what the parts of an unfinished copy of the whole table have."""
         self.version = DataVersion()
 
     def on_change(self, listener: Callable[[], None]) -> None:
@@ -72,6 +79,11 @@ class SubscriptionGroups:
     def table(self) -> Mapping[str, SubscriptionGroupConfig]:
         """All groups by name."""
         return self._table
+
+    @property
+    def forbidden(self) -> Mapping[str, Mapping[str, int]]:
+        """group -> topic -> bits; kept for official brokers, not used here."""
+        return self._forbidden
 
     def get(self, group: str) -> SubscriptionGroupConfig | None:
         """The group as it is in the table."""
@@ -112,7 +124,8 @@ class SubscriptionGroups:
         """Take over what a file kept; it goes over the built-in groups. As in Java the table's key is the name."""
         self.version = version
         self._table.update((name, structs.replace(group, group_name=name)) for name, group in groups.items() if name)
-        self.forbidden = forbidden
+        self._forbidden = dict(forbidden)
+        self.order.replaced({**self._table, **self._forbidden})
 
     def replace(
         self,
@@ -123,37 +136,73 @@ class SubscriptionGroups:
         """A slave's table becomes its master's."""
         removed = self._table.keys() - groups.keys()
         self.version = version
-        self._table = dict(groups)
-        self.forbidden = forbidden
+        self._table, self._forbidden = dict(groups), dict(forbidden)
+        self._copied = None
+        self.order.replaced({**self._table, **self._forbidden})
         self._removed(removed)
         self._changed()
+
+    def take_changes(
+        self,
+        version: DataVersion,
+        groups: Mapping[str, SubscriptionGroupConfig],
+        forbidden: Mapping[str, Mapping[str, int]],
+        removed: Iterable[str],
+        *,
+        begins: bool,
+        ends: bool,
+    ) -> None:
+        """A slave takes over its master's changes: what was removed, then these groups. `begins` and `ends`: first and
+        last part. The whole table takes the place of this one when it is complete."""
+        if begins:
+            self._copied = {}, {}
+        table, forbidden_there = self._copied or (self._table, self._forbidden)
+        gone = {name for name in removed if name in table or name in forbidden_there}
+        changed = groups.keys() | forbidden.keys()
+        for name in gone | changed:
+            _set(table, name, groups.get(name))
+            _set(forbidden_there, name, forbidden.get(name))
+        if self._copied is None:
+            for name in gone - changed:
+                self.order.removed(name)
+            for name in changed:
+                self.order.mark(name)
+            self.version = version if ends else self.version
+            self._removed(gone - changed)
+            self._changed()
+        elif ends:
+            self.replace(version, table, forbidden_there)
 
     def put(self, group: SubscriptionGroupConfig) -> bool:
         """Create or change one; False if nothing changed (then the version stays too)."""
         if self._table.get(group.group_name) == group:
             return False
         self._table[group.group_name] = group
+        self.order.mark(group.group_name)
         self._next_version()
         return True
 
     def delete(self, group: str) -> bool:
         """Delete one with what is forbidden to it; False if there was neither."""
-        known, forbidden = self._table.pop(group, None), self.forbidden.get(group)
+        known, forbidden = self._table.pop(group, None), self._forbidden.pop(group, None)
         if known is None and forbidden is None:
             return False
-        self.forbidden = {name: topics for name, topics in self.forbidden.items() if name != group}
+        self.order.removed(group)
         self._removed({group})
         self._next_version()
         return True
 
     def forget_topic(self, topic: str) -> None:
         """The topic is deleted: it is forbidden to no group."""
-        if any(topic in topics for topics in self.forbidden.values()):
-            rest = {
-                group: {name: bits for name, bits in topics.items() if name != topic}
-                for group, topics in self.forbidden.items()
-            }
-            self.forbidden = {group: topics for group, topics in rest.items() if topics}
+        changed = [group for group, topics in self._forbidden.items() if topic in topics]
+        for group in changed:
+            rest = {name: bits for name, bits in self._forbidden[group].items() if name != topic}
+            _set(self._forbidden, group, rest or None)
+            if rest or group in self._table:
+                self.order.mark(group)
+            else:
+                self.order.removed(group)
+        if changed:
             self._next_version()
 
     def _removed(self, groups: AbstractSet[str]) -> None:
@@ -168,3 +217,10 @@ class SubscriptionGroups:
     def _changed(self) -> None:
         for listener in self._listeners:
             listener()
+
+
+def _set(table: dict[str, V], name: str, value: V | None) -> None:
+    if value is None:
+        table.pop(name, None)
+    else:
+        table[name] = value

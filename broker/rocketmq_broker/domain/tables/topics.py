@@ -6,12 +6,13 @@ Source: rocketmq-all-5.3.3: TopicConfigManager.java, TopicValidator.java.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final
 
 from msgspec import structs
 
+from rocketmq_broker.domain.tables.change_order import ChangeOrder
 from rocketmq_formats.topics import (
     AUTO_CREATE_TOPIC,
     DELETED_TOPICS,
@@ -95,6 +96,9 @@ class TopicTable:
         self._listeners: list[Callable[[], None]] = []
         self._on_removed: list[Callable[[AbstractSet[str]], None]] = []
         self._table: dict[str, TopicConfig] = {}
+        self.order = ChangeOrder()
+        self._copied: dict[str, TopicConfig] | None = None
+        """As a slave: what the parts of an unfinished copy of the whole table have."""
         self.version = DataVersion()
         topics = _built_in(cluster, broker_name, auto_create=auto_create, default_queue_nums=default_queue_nums)
         of_names = {cluster: cluster_topic, broker_name: broker_topic}
@@ -107,6 +111,7 @@ class TopicTable:
         self._built_in = {topic.topic_name: topic for topic in topics}
         self._system = frozenset(self._built_in) | _SYSTEM
         self._table.update(self._built_in)
+        self.order.replaced(self._table)
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """`listener` is called after every change of the table or its version."""
@@ -148,6 +153,7 @@ class TopicTable:
         self._table.update(
             (name, structs.replace(topic, topic_name=name).bounded()) for name, topic in topics.items() if name
         )
+        self.order.replaced(self._table)
         self._changed()
 
     def replace(self, version: DataVersion, topics: Mapping[str, TopicConfig]) -> None:
@@ -155,19 +161,50 @@ class TopicTable:
         removed = self._table.keys() - topics.keys()
         self.version = version
         self._table = {name: topic.bounded() for name, topic in topics.items()}
+        self._copied = None
+        self.order.replaced(self._table)
         self._removed(removed)
         self._changed()
+
+    def take_changes(
+        self,
+        version: DataVersion,
+        topics: Mapping[str, TopicConfig],
+        removed: Iterable[str],
+        *,
+        begins: bool,
+        ends: bool,
+    ) -> None:
+        """A slave takes over its master's changes, as `SubscriptionGroups.take_changes`."""
+        if begins:
+            self._copied = {}
+        table = self._table if self._copied is None else self._copied
+        gone = {name for name in removed if table.pop(name, None) is not None}
+        table.update((name, topic.bounded()) for name, topic in topics.items())
+        if self._copied is None:
+            for name in gone - topics.keys():
+                self.order.removed(name)
+            for name in topics:
+                self.order.mark(name)
+            self.version = version if ends else self.version
+            self._removed(gone - topics.keys())
+            self._changed()
+        elif ends:
+            self.replace(version, table)
 
     def add_built_in(self) -> None:
         """Those that this broker makes and its table lacks: a new master's table may be a copy of one that was
         configured in another way, or from before a restart. The caller makes a new version."""
-        self._table = {**self._built_in, **self._table}
+        for name in self._built_in.keys() - self._table.keys():
+            self._table[name] = self._built_in[name]
+            self.order.mark(name)
 
     def put(self, topic: TopicConfig, *, state_version: int, now_ms: int) -> bool:
         """Create or change one; False if nothing changed (then the version stays too)."""
         if self._table.get(topic.topic_name) == topic:
             return False
         self._table[topic.topic_name] = topic
+        self.order.mark(topic.topic_name)
         self.next_version(state_version, now_ms)
         return True
 
@@ -175,12 +212,14 @@ class TopicTable:
         """Delete one; False if it did not exist."""
         if self._table.pop(topic, None) is None:
             return False
+        self.order.removed(topic)
         self._removed({topic})
         self.next_version(state_version, now_ms)
         return True
 
     def next_version(self, state_version: int, now_ms: int) -> None:
         """Something changed, or this broker's role did."""
+        self.order.touch()
         self.version = self.version.next(state_version, now_ms)
         self._changed()
 
