@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from rocketmq_operator.domain.observed import Pod
+from rocketmq_operator.domain.observed import Pod, StatefulSet
 
 ConditionStatus = Literal["True", "False", "Unknown"]
 SCHEDULING_SECONDS = 30.0
@@ -73,13 +73,15 @@ def timestamp(text: object, otherwise: float = 0.0) -> float:
         return otherwise
 
 
-def pod_problems(pods: Iterable[Pod], now: float) -> str:
+def pod_problems(pods: Iterable[Pod], stateful_set: StatefulSet | None, now: float) -> str:
     """The problems of pods in a sentence; empty: none. A new pod may wait some time for its volume or a node."""
-    return "; ".join(
-        f"{pod.name}: {pod.problem}"
+    problems = {
+        pod.name: pod.problem
         for pod in pods
         if pod.problem and (pod.scheduled or now - pod.created > SCHEDULING_SECONDS)
-    )
+    }
+    refused = {} if stateful_set is None else stateful_set.refused_pods
+    return "; ".join(f"{name}: {problem}" for name, problem in {**problems, **refused}.items())
 
 
 def _by_type(conditions: object) -> dict[str, Mapping[str, object]]:

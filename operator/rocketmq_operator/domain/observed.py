@@ -81,6 +81,8 @@ class StatefulSet(msgspec.Struct, frozen=True, kw_only=True):
     claim_templates: tuple[Json, ...] = ()
     created: float = 0.0
     """Seconds since 1970."""
+    refused_pods: Mapping[str, str] = {}
+    """By the name of a missing pod: why the API server refuses it."""
 
 
 class CronJob(msgspec.Struct, frozen=True, kw_only=True):
