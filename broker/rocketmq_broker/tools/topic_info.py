@@ -114,7 +114,7 @@ class TopicInfo:
 
     def _consumed_by(self, request: RemotingCommand, _peer: Peer) -> Answer:
         """300: consumers that are there, and groups with offsets. Offsets of a deleted group may be kept for one of its
-        name, but tools would report for ever what it does not consume."""
+        name, but tools would report a backlog that no one consumes."""
         header = decode_header(TopicRequestHeader, request.ext_fields or {})
         known = (group for group in self._offsets.groups_of(header.topic) if self._groups.get(group) is not None)
         groups = {*self._consumers.groups_of(header.topic), *known}

@@ -240,7 +240,7 @@ async def test_a_group_that_is_deleted_without_its_offsets_continues_there(tmp_p
 
 @pytest.mark.parametrize("clean_offset", [True, False])
 async def test_a_deleted_group_is_none_of_those_that_consume_a_topic(tmp_path: Path, clean_offset: bool) -> None:
-    """Tools and exporters ask for these, and would report what such a group has not consumed for ever."""
+    """Tools and exporters ask for these, and would report its backlog without end."""
     who = request(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicRequestHeader(topic="T"))
     async with running(tmp_path) as group:
         await use(group)
