@@ -4,7 +4,7 @@ A part reads the whole observed state and returns a `Step`. The parts are in ord
 later part may disrupt anything, so a group undergoes one disruptive change at a time.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final, Literal, NamedTuple
 
 import msgspec
@@ -19,7 +19,7 @@ from rocketmq_resources.decoding import Json
 CHANGING_REQUEUE_SECONDS: Final = 2.0
 """While a quorum changes: no event reports that a member is connected or has caught up."""
 PODS_REQUEUE_SECONDS: Final = 10.0
-"""While a pod is missing."""
+"""While a pod is missing or stopping."""
 
 Phase = Literal[
     "Pending",
@@ -127,9 +127,10 @@ def missing_pods(stateful_set: StatefulSet | None, pods: Iterable[Pod]) -> tuple
     )
 
 
-def ask_for_pods(stateful_set: StatefulSet | None, pods: Iterable[Pod]) -> Step:
-    """No event tells that a pod is not made."""
-    return Step(requeue=PODS_REQUEUE_SECONDS) if missing_pods(stateful_set, pods) else NOTHING
+def ask_for_pods(stateful_set: StatefulSet | None, pods: Collection[Pod]) -> Step:
+    """No event tells that a pod is not made, or does not stop."""
+    waits = missing_pods(stateful_set, pods) or any(pod.deleting for pod in pods)
+    return Step(requeue=PODS_REQUEUE_SECONDS) if waits else NOTHING
 
 
 class PlanSettings(msgspec.Struct, frozen=True):
