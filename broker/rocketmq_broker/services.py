@@ -191,6 +191,7 @@ class Services:
             broker_name=core.settings.name,
             store=core.store,
             topics=core.topics,
+            groups=tables.groups,
             offsets=tables.offsets,
             consumers=core.clients.consumers,
             lane=lane,

@@ -31,7 +31,7 @@ WATCHED: Rights = {
     ("rolebindings.rbac.authorization.k8s.io", ""): MAKES,
     ("pods", ""): MAKES | {"get", "deletecollection"},
     ("secrets", ""): frozenset({"get", "create"}),
-    ("events", ""): frozenset({"create"}),
+    ("events", ""): frozenset({"list", "create"}),
 }
 OWN: Rights = {
     ("leases.coordination.k8s.io", ""): frozenset({"create"}),

@@ -108,7 +108,7 @@ class ControllerKeys(Settings, frozen=True):
         str, key("Authority that signs the clients' certificates.", default="none", set_by=TLS_SECRET)
     ] = ""
     controller_store_path: Annotated[
-        str, key("Folder of this member's journal, vote and snapshots.", set_by=OPERATOR)
+        str, key("Folder of this member's journal, vote and snapshots.", set_by=OPERATOR, path=True)
     ] = "~/DLedgerController"
     config_store_path: Annotated[
         str,
@@ -116,6 +116,7 @@ class ControllerKeys(Settings, frozen=True):
             "File in which updateControllerConfig keeps its changes.",
             default="`controller.properties` in controllerStorePath",
             set_by=OPERATOR,
+            path=True,
         ),
     ] = ""
     config_black_list: Annotated[str, key("Keys that updateControllerConfig refuses, with `;` between them.")] = (

@@ -42,6 +42,7 @@ def key(
     without_effect: bool = False,
     group_wide: bool = False,
     zero_is_one: bool = False,
+    path: bool = False,
 ) -> msgspec.Meta:
     """The metadata of one key, for `Annotated`.
 
@@ -55,6 +56,7 @@ def key(
         group_wide: equal on all replicas of a group, because it is part of what the group promises.
             Slaves compare it with their master's.
         zero_is_one: 0 counts as 1, as in Java.
+        path: it names a file or folder.
     """
     facts = {
         "default": default,
@@ -64,6 +66,7 @@ def key(
         "without_effect": without_effect,
         "group_wide": group_wide,
         "zero_is_one": zero_is_one,
+        "path": path,
     }
     return msgspec.Meta(description=meaning, extra={name: fact for name, fact in facts.items() if fact})
 

@@ -36,10 +36,11 @@ class NameServerKeys(Settings, frozen=True):
         ),
     ] = "0.0.0.0"  # noqa: S104 - brokers and clients on other hosts must reach it
     kv_config_path: Annotated[
-        str, key("File of the KV configuration; a damaged file refuses the start.", set_by=OPERATOR)
+        str, key("File of the KV configuration; a damaged file refuses the start.", set_by=OPERATOR, path=True)
     ] = "~/namesrv/kvConfig.json"
     config_store_path: Annotated[
-        str, key("File in which updateNamesrvConfig keeps its changes.", set_by=OPERATOR, change="next start")
+        str,
+        key("File in which updateNamesrvConfig keeps its changes.", set_by=OPERATOR, change="next start", path=True),
     ] = "~/namesrv/namesrv.properties"
     config_black_list: Annotated[
         str, key("Keys that updateNamesrvConfig refuses, with `;` between them.", change="next start")

@@ -124,13 +124,20 @@ class ReplicaKeys(Settings, frozen=True):
             default="10000 ms; for the name servers without enableSlaveActingMaster their 120000 ms",
         ),
     ] = 0
-    store_path_root_dir: Annotated[NonEmpty, key("Folder of this replica's files.", set_by=OPERATOR)] = "~/store"
+    store_path_root_dir: Annotated[NonEmpty, key("Folder of this replica's files.", set_by=OPERATOR, path=True)] = (
+        "~/store"
+    )
     store_path_commit_log: Annotated[
-        str, key("Folder of the commit log.", default="`commitlog` in storePathRootDir", set_by=OPERATOR)
+        str, key("Folder of the commit log.", default="`commitlog` in storePathRootDir", set_by=OPERATOR, path=True)
     ] = ""
     sidecar_socket_path: Annotated[
         str,
-        key("Socket between broker and sidecar.", default="`sidecar.sock` in storePathRootDir", set_by=OPERATOR),
+        key(
+            "Socket between broker and sidecar.",
+            default="`sidecar.sock` in storePathRootDir",
+            set_by=OPERATOR,
+            path=True,
+        ),
     ] = ""
     mapped_file_size_commit_log: Annotated[
         int,

@@ -91,7 +91,7 @@ class SidecarKeys(ReplicaKeys, frozen=True):
 
     # Files
     store_path_epoch_file: Annotated[
-        str, key("The epoch file.", default="`epochFileCheckpoint` in storePathRootDir", set_by=OPERATOR)
+        str, key("The epoch file.", default="`epochFileCheckpoint` in storePathRootDir", set_by=OPERATOR, path=True)
     ] = ""
     store_path_broker_identity: Annotated[
         str,
@@ -99,6 +99,7 @@ class SidecarKeys(ReplicaKeys, frozen=True):
             "A Java broker's identity, taken over if there is no `.broker.meta`.",
             default="`brokerIdentity` in storePathRootDir",
             set_by=OPERATOR,
+            path=True,
         ),
     ] = ""
 

@@ -32,6 +32,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     without_effect: bool = False
     group_wide: bool = False
     zero_is_one: bool = False
+    path: bool = False
 
 
 @cache

@@ -23,6 +23,7 @@ from rocketmq_operator.kubernetes import handlers
 from rocketmq_operator.kubernetes.cache import Cache, Key, kind_of
 from rocketmq_operator.kubernetes.kube import Kube, KubeError
 from rocketmq_operator.kubernetes.ledger import Ledger
+from rocketmq_operator.kubernetes.pod_refusals import PodRefusals
 from rocketmq_operator.kubernetes.recorder import EventRecorder
 from rocketmq_operator.kubernetes.secrets import Secrets
 from rocketmq_operator.kubernetes.sweep import Sweep
@@ -94,6 +95,7 @@ class Operator:
                 sidecars=self._sidecars,
                 tls=self._tls,
                 secrets=Secrets(kube),
+                refusals=PodRefusals(kube),
                 namespaces=settings.watched,
             ),
             executor=executor,

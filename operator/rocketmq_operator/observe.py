@@ -2,12 +2,13 @@
 and the sidecars.
 
 Called by `reconciler` before every plan. Reads memory; calls over the network only sidecars that have not answered yet,
-and the members of the quorum when a ControllerCluster is reconciled.
+the members of the quorum when a ControllerCluster is reconciled, and the API server for Secrets and missing pods.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+import msgspec
 import structlog
 
 from rocketmq_api.client_tls import ClientTls
@@ -32,6 +33,7 @@ from rocketmq_operator.domain.plan.groups.without_controllers import view_of_sid
 from rocketmq_operator.kubernetes.broker_names import GroupName
 from rocketmq_operator.kubernetes.cache import Cache, Key
 from rocketmq_operator.kubernetes.ledger import Ledger
+from rocketmq_operator.kubernetes.pod_refusals import PodRefusals
 from rocketmq_operator.kubernetes.secrets import Secrets
 from rocketmq_resources import names
 from rocketmq_resources.broker_group import BrokerGroup
@@ -56,6 +58,7 @@ class Observer:
         sidecars: Sidecars,
         tls: TlsFiles,
         secrets: Secrets,
+        refusals: PodRefusals,
         namespaces: tuple[str, ...] = (),
     ) -> None:
         """`namespaces`: those that are watched; empty: all."""
@@ -65,6 +68,7 @@ class Observer:
         self._sidecars = sidecars
         self._tls = tls
         self._secrets = secrets
+        self._refusals = refusals
         self._namespaces = namespaces
         self._no_certificate: dict[str, str] = {}
         """By uid of the group: the reason that was logged last."""
@@ -78,12 +82,13 @@ class Observer:
         again = not group.fails_over or may_act(group, _controllers(quorum, group))
         sidecars = await self._sidecars.poll(self._pods(key), await self._certificate(group), again=again)
         bad_secrets = await self._secrets.problems(group.namespace, secrets_of_group(group))
+        refused_pods = await self._refused_pods(key, group.name)
         # No await from here on: the rest is read at one moment.
         pods = self._pods(key)
         name_servers = self._name_servers(group)
         return ObservedGroup(
             group=group,
-            stateful_set=self._stateful_set(key, group.name),
+            stateful_set=self._stateful_set(key, group.name, refused_pods),
             pods=pods,
             claims=self._claims(key),
             controllers=_controllers(quorum, group)
@@ -112,9 +117,10 @@ class Observer:
         key = Key("ControllerCluster", cluster.namespace, cluster.name)
         members = await self._quorums.of_cluster(cluster).members()
         bad_secrets = await self._secrets.problems(cluster.namespace, secrets_of_cluster(cluster))
+        refused_pods = await self._refused_pods(key, names.controller(cluster.name))
         return ObservedCluster(
             cluster=cluster,
-            stateful_set=self._stateful_set(key, names.controller(cluster.name)),
+            stateful_set=self._stateful_set(key, names.controller(cluster.name), refused_pods),
             pods=self._pods(key),
             claims=self._claims(key),
             quorum=members,
@@ -123,12 +129,13 @@ class Observer:
             refused=self._ledger.refusals(),
         )
 
-    def name_server(self, server: NameServer) -> ObservedNameServer:
+    async def name_server(self, server: NameServer) -> ObservedNameServer:
         """The input of its plan."""
         key = Key("NameServer", server.namespace, server.name)
+        refused_pods = await self._refused_pods(key, names.namesrv(server.name))
         return ObservedNameServer(
             name_server=server,
-            stateful_set=self._stateful_set(key, names.namesrv(server.name)),
+            stateful_set=self._stateful_set(key, names.namesrv(server.name), refused_pods),
             pods=self._pods(key),
         )
 
@@ -156,9 +163,17 @@ class Observer:
         claims = [entry.value for entry in children if isinstance(entry.value, Claim)]
         return tuple(sorted(claims, key=lambda claim: (claim.ordinal, claim.volume)))
 
-    def _stateful_set(self, owner: Key, name: str) -> StatefulSet | None:
+    def _stateful_set(self, owner: Key, name: str, refused_pods: Mapping[str, str]) -> StatefulSet | None:
+        found = self._known_set(owner, name)
+        return found if found is None else msgspec.structs.replace(found, refused_pods=refused_pods)
+
+    def _known_set(self, owner: Key, name: str) -> StatefulSet | None:
         entry = self._cache.get(Key("StatefulSet", owner.namespace, name))
         return entry.value if entry is not None and isinstance(entry.value, StatefulSet) else None
+
+    async def _refused_pods(self, owner: Key, name: str) -> Mapping[str, str]:
+        found = self._known_set(owner, name)
+        return {} if found is None else await self._refusals.of(owner.namespace, found, self._pods(owner))
 
     def _verified_since(self, group: BrokerGroup) -> float | None:
         entry = self._cache.get(Key("CronJob", group.namespace, names.verification(group.name)))

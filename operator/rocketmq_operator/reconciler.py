@@ -164,7 +164,7 @@ class Reconciler:
                 cluster = await self._observer.cluster(parse_controller_cluster(body))
                 return plan_controller_cluster(cluster, self._settings, now)
             case _:
-                return plan_name_server(self._observer.name_server(parse_name_server(body)), self._settings, now)
+                return plan_name_server(await self._observer.name_server(parse_name_server(body)), self._settings, now)
 
     async def _write_status(self, key: Key, body: Json, plan: Plan) -> None:
         """Write the status if it differs from the stored one, and record Events for what has changed. A resource that

@@ -178,3 +178,45 @@ async def test_a_producer_that_sends_to_a_retry_topic_itself_is_served(tmp_path:
         sent = await group.send(b"again", topic="%RETRY%G")
         assert sent.code == ResponseCode.SUCCESS
         assert b"again" in (await group.pull(0, topic="%RETRY%G")).body
+
+
+@pytest.mark.parametrize("host", ["fd00::7", "[fd00::7]", "fe80::7%eth0", "[fe80::7%eth0]", "::ffff:10.0.0.7"])
+async def test_a_message_of_a_broker_with_an_ipv6_address_is_found_by_its_id(tmp_path: Path, host: str) -> None:
+    """A zone means something on this machine only, so it is no part of the id."""
+    async with running(tmp_path, brokerIP1=host) as group:
+        port = int(group.address.rpartition(":")[2])
+        sent = await group.call(send_request(), port=port)
+        assert sent.ext_fields is not None
+        offset = int(sent.ext_fields["msgId"][-16:], 16)
+        assert len(sent.ext_fields["msgId"]) == 2 * (16 + 4 + 8)
+        found = await group.call(asked(RequestCode.VIEW_MESSAGE_BY_ID, offset=offset), port=port)
+        assert b"hello" in found.body
+        asks = asked(RequestCode.GET_EARLIEST_MSG_STORETIME, topic="T", queueId=0)
+        assert int(((await group.call(asks, port=port)).ext_fields or {})["timestamp"]) > 0
+
+
+async def test_a_change_of_a_topic_without_attributes_keeps_them(tmp_path: Path) -> None:
+    fields = {"topic": "T", "defaultTopic": "TBW102", "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "perm": 6}
+    async with running(tmp_path) as group:
+        for queues, more in ((2, {"attributes": "+message.type=FIFO"}), (4, {})):
+            change = asked(17, **fields, readQueueNums=queues, writeQueueNums=queues, order="false", **more)
+            assert (await group.call(change)).code == ResponseCode.SUCCESS
+        topic = group.app.topics.get("T")
+        assert topic is not None
+        assert (topic.read_queue_nums, topic.attributes) == (4, {"message.type": "FIFO"})
+
+
+@pytest.mark.parametrize("name", ["TOPIC_PUT_NUMS", "BROKER_PUT_NUMS", "GROUP_GET_NUMS"])
+async def test_what_was_never_counted_is_not_shown_as_zero(tmp_path: Path, name: str) -> None:
+    async with running(tmp_path) as group:
+        answer = await group.call(asked(RequestCode.VIEW_BROKER_STATS_DATA, statsName=name, statsKey="T"))
+        assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, f"The stats <{name}> <T> not exist")
+
+
+async def test_a_file_that_a_kill_left_empty_does_not_stop_the_start(tmp_path: Path) -> None:
+    async with running(tmp_path) as group:
+        await group.send(b"kept")
+    (tmp_path / "commitlog" / f"{1024 * 1024:020d}").touch()
+    async with running(tmp_path) as group:
+        assert b"kept" in (await group.pull(0)).body
+        assert (await group.send()).code == ResponseCode.SUCCESS

@@ -17,6 +17,7 @@ from rocketmq_operator.domain.observed import Pod
 from rocketmq_operator.kubernetes.cache import Cache
 from rocketmq_operator.kubernetes.kube import Kube
 from rocketmq_operator.kubernetes.ledger import Ledger
+from rocketmq_operator.kubernetes.pod_refusals import PodRefusals
 from rocketmq_operator.kubernetes.secrets import Secrets
 from rocketmq_operator.observe import Observer
 from rocketmq_resources.broker_group import parse_broker_group
@@ -104,6 +105,7 @@ def observing(cache: Cache) -> Observer:
         sidecars=Sidecars(),
         tls=cast("TlsFiles", NoCertificate()),
         secrets=Secrets(cast("Kube", None)),  # no spec here names one
+        refusals=PodRefusals(cast("Kube", None)),  # no pod is missing
     )
 
 

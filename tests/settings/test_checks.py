@@ -11,6 +11,7 @@ from rocketmq_namesrv.settings import NameServerSettings
 from rocketmq_operator.settings import load
 from rocketmq_runtime.config.settings import SettingsError, build_settings, read_properties_file
 from rocketmq_settings.declare import Settings
+from rocketmq_settings.table import rows
 from rocketmq_sidecar.settings import SidecarSettings
 
 PEERS = "n0-127.0.0.1:9878;n1-[::1]:9878;n2-c.example.org:9878"
@@ -33,6 +34,10 @@ LISTS = (
     *("a", "a:0", "a:65536", "a:b", ":9876", "a:1,b:2", "a:1 b:2", "http://a:1", "a:1;b", "300.1.1.1:1", ";", "[a]:1"),
     *("a:1 # one", "名字:1", "1.2.3:1", "::1"),
 )
+PATHS = (
+    *('"/data"', "'/data'", "$HOME/store", "/data/$HOSTNAME", "${user.home}/store", "/data/$(hostname)", "file:/data"),
+    *("file:///data", "s3://bucket/x", "D:/store", "D:\\store", "/data\\store", "D:\rocketmqstore", "/a\nb", "/a\x7f"),
+)
 HOSTS = ("a b", "300.1.1.1", "127.0.0.1:10911", "http://a", "a,b", "[a]")
 
 
@@ -52,6 +57,7 @@ def cases() -> list[tuple[type[Settings], str, str]]:
         (ControllerSettings, peers, text)
         for text in (";", "n0-a:1,n1-b:1,n2-c:1", "n0-0.0.0.0:1", "n0-[::]:1", "n 0-a:1", "n:0-a:1", "-a:1")
     ]
+    found += [(spec, row.key, path) for spec in GOOD for row in rows(spec) if row.path for path in PATHS]
     found += [(ControllerSettings, "controllerListenHost", host) for host in HOSTS]
     found += [(NameServerSettings, "bindAddress", host) for host in HOSTS]
     return found + [
@@ -67,6 +73,18 @@ def test_what_can_work_is_taken(spec: type[Settings]) -> None:
     if spec in REPLICA:
         for more in ({"brokerIP1": "[fd00::1]"}, {"brokerIP2": "b.example.org"}, {"bindAddress": "::"}):
             build_settings(spec, {**GOOD[spec], **more})
+        for path in (
+            "/data/a b",
+            "data",
+            "./data",
+            "../a.b_c-d",
+            "~/store",
+            "/data/a$",
+            "/data/100%",
+            "/data/x:y",
+            "/",
+        ):
+            build_settings(spec, {**GOOD[spec], "storePathRootDir": path})
         for name in ("a", "broker-a", "Broker_1.zone", "0", "a" * 127):
             build_settings(spec, {**GOOD[spec], "brokerName": name, "brokerClusterName": name})
 
@@ -105,7 +123,7 @@ def test_an_address_of_the_operator_may_have_brackets() -> None:
 
 
 def test_beside_an_official_broker_names_are_what_that_takes() -> None:
-    beside = {**GOOD[SidecarSettings], "brokerEngine": "apache"}
+    beside = {**GOOD[SidecarSettings], "brokerEngine": "apache", "storePathRootDir": "${user.home}/store"}
     for name in ("zone/broker", "broker a", "名字"):
         build_settings(SidecarSettings, {**beside, "brokerName": name})
     for name in ("a#b", "a" * 128):

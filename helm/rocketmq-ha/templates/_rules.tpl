@@ -46,7 +46,7 @@
   verbs: [get, create]
 - apiGroups: [""]
   resources: [events]
-  verbs: [create]
+  verbs: [list, create] # of StatefulSets whose pods are refused
 {{- end -}}
 
 {{/* Leader election, in the operator's own namespace. A name cannot restrict create. */}}

@@ -10,7 +10,7 @@ Source: rocketmq-all-5.3.3: MixAll.java.
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -32,6 +32,8 @@ _BLANKS = "".join(map(chr, range(33)))
 _INT = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 _FLOAT = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?", re.ASCII)
 _BOOL = {"true": True, "false": False}
+_NO_PATH = re.compile(r"""^["']|["']$|\$[A-Za-z_{(]|\\|[\x00-\x1f\x7f]|^[A-Za-z]:/|^[A-Za-z][A-Za-z0-9+.-]+:/""")
+"""Quotes around it, a variable, a backslash, a control character that was an escape, a drive or a URL."""
 _WORD = re.compile(r"\w+(?:\.\w+)*")
 
 
@@ -171,6 +173,7 @@ def build_settings(
     try:
         settings = msgspec.convert(_typed(spec, values), spec)
         if not settings.beside_java_broker:
+            _check_paths(spec, values)
             _check_promises({key: text for key, text in merged.items() if key not in known})
         if check is not None:
             check(settings)
@@ -182,6 +185,21 @@ def build_settings(
         where = dict.fromkeys(places[word] for word in _WORD.findall(problem) if word in places)
         raise SettingsError(f"{', '.join(where)}: {problem}" if where else problem) from error
     return Loaded(settings, unknown)
+
+
+def _check_paths(spec: type[Settings], values: Mapping[str, str]) -> None:
+    """A file or folder of that name would be made, and its content searched elsewhere.
+
+    Raises:
+        ValueError: no path of this system.
+    """
+    for field, kind in _fields(spec):
+        text = values.get(field.encode_name, "")
+        if _facts(kind).get("path") and _NO_PATH.search(text):
+            raise ValueError(
+                f"{field.encode_name}={text[:200]!r} is no path: quotes, variables and URLs are taken as they are, and "
+                "a backslash begins an escape, as in Java's files"
+            )
 
 
 def _check_promises(unknown: Mapping[str, str]) -> None:
@@ -219,23 +237,36 @@ def _typed(spec: type[Settings], values: Mapping[str, str]) -> dict[str, object]
     Raises:
         ValueError: a NUL in a text: as an address or a path it would end the process with a traceback.
     """
-    info = msgspec.inspect.type_info(spec)
-    assert isinstance(info, msgspec.inspect.StructType), "a settings class is a struct"
     typed: dict[str, object] = {}
-    for field in info.fields:
+    for field, declared in _fields(spec):
         text = values.get(field.encode_name)
         if text is None:
             continue
         if "\0" in text:
             raise ValueError(f"{field.encode_name}: a value cannot contain a NUL character")
-        kind = field.type
-        zero_is_one = False
+        kind = declared
         while isinstance(kind, msgspec.inspect.Metadata):
-            zero_is_one = zero_is_one or bool((kind.extra or {}).get("zero_is_one"))
             kind = kind.type
         value = _as_java_reads(text, kind)
-        typed[field.encode_name] = 1 if zero_is_one and value == 0 else value
+        typed[field.encode_name] = 1 if _facts(declared).get("zero_is_one") and value == 0 else value
     return typed
+
+
+def _fields(spec: type[Settings]) -> Iterator[tuple[msgspec.inspect.Field, msgspec.inspect.Type]]:
+    """Each field with its type as it is declared."""
+    info = msgspec.inspect.type_info(spec)
+    assert isinstance(info, msgspec.inspect.StructType), "a settings class is a struct"
+    for field in info.fields:
+        yield field, field.type
+
+
+def _facts(kind: msgspec.inspect.Type) -> dict[str, object]:
+    """What `key` says of a field."""
+    found: dict[str, object] = {}
+    while isinstance(kind, msgspec.inspect.Metadata):
+        found |= kind.extra or {}
+        kind = kind.type
+    return found
 
 
 def _as_java_reads(text: str, kind: msgspec.inspect.Type) -> object:

@@ -9,11 +9,13 @@ from typing import Literal
 
 import msgspec
 
-from rocketmq_operator.domain.observed import Pod
+from rocketmq_operator.domain.observed import Pod, StatefulSet
 
 ConditionStatus = Literal["True", "False", "Unknown"]
 SCHEDULING_SECONDS = 30.0
 """How long a new pod may be unscheduled before it is reported."""
+STOPPING_SECONDS = 60.0
+"""How long a pod may be there beyond its time to stop before it is reported."""
 MAX_MESSAGE = 1024
 """Characters, to keep the status readable."""
 
@@ -73,13 +75,17 @@ def timestamp(text: object, otherwise: float = 0.0) -> float:
         return otherwise
 
 
-def pod_problems(pods: Iterable[Pod], now: float) -> str:
+def pod_problems(pods: Iterable[Pod], stateful_set: StatefulSet | None, now: float) -> str:
     """The problems of pods in a sentence; empty: none. A new pod may wait some time for its volume or a node."""
-    return "; ".join(
-        f"{pod.name}: {pod.problem}"
-        for pod in pods
-        if pod.problem and (pod.scheduled or now - pod.created > SCHEDULING_SECONDS)
-    )
+    problems = {pod.name: _pod_problem(pod, now) for pod in pods}
+    refused = {} if stateful_set is None else stateful_set.refused_pods
+    return "; ".join(f"{name}: {problem}" for name, problem in {**problems, **refused}.items() if problem)
+
+
+def _pod_problem(pod: Pod, now: float) -> str:
+    if pod.deleting and pod.ends and now - pod.ends > STOPPING_SECONDS:
+        return f"it should have stopped by {rfc3339(pod.ends)}: if its node is lost, delete the pod by force"
+    return pod.problem if pod.scheduled or now - pod.created > SCHEDULING_SECONDS else ""
 
 
 def _by_type(conditions: object) -> dict[str, Mapping[str, object]]:

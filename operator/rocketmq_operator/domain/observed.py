@@ -33,6 +33,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     running: bool = False
     """Its main container has been started and has not ended."""
     deleting: bool = False
+    ends: float = 0.0
+    """Of one that is being deleted: when its time to stop is over, in seconds since 1970."""
     scheduled: bool = True
     """It has a node."""
     created: float = 0.0
@@ -81,6 +83,8 @@ class StatefulSet(msgspec.Struct, frozen=True, kw_only=True):
     claim_templates: tuple[Json, ...] = ()
     created: float = 0.0
     """Seconds since 1970."""
+    refused_pods: Mapping[str, str] = {}
+    """By the name of a missing pod: why the API server refuses it."""
 
 
 class CronJob(msgspec.Struct, frozen=True, kw_only=True):

@@ -115,9 +115,19 @@ class Kube:
     async def get(self, kind: str, namespace: str, name: str) -> Json:
         return await self._call("GET", "get", kind, namespace, name)
 
-    async def list(self, kind: str, namespace: str | None, selector: str = "", *, metadata_only: bool = False) -> Json:
-        """The list object; `namespace` None: of all namespaces."""
+    async def list(
+        self,
+        kind: str,
+        namespace: str | None,
+        selector: str = "",
+        *,
+        fields: str = "",
+        metadata_only: bool = False,
+    ) -> Json:
+        """The list object; `namespace` None: of all namespaces; `fields`: a selector by fields."""
         query = {"labelSelector": selector} if selector else {}
+        if fields:
+            query["fieldSelector"] = fields
         accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
         return await self._call(
             "GET", "list", kind, namespace, None, query=query, accept=accept if metadata_only else None

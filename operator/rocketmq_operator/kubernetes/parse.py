@@ -89,6 +89,7 @@ def pod_of(body: Json) -> Pod | None:
         ready=conditions.get("Ready", {}).get("status") == "True",
         running=any(c.get("name") in _MAIN and "running" in _mapping(c, "state") for c in containers),
         deleting=metadata.get("deletionTimestamp") is not None,
+        ends=timestamp(metadata.get("deletionTimestamp")),
         scheduled=bool(spec.get("nodeName")),
         created=timestamp(metadata.get("creationTimestamp")),
         replication_secret=str(annotations.get(names.ANNOTATION_REPLICATION_SECRET, "")),

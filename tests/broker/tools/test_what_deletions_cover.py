@@ -12,7 +12,7 @@ import pytest
 
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import decode_body, encode_body
-from rocketmq_formats.remoting.broker_admin import DeleteSubscriptionGroupRequestHeader, TopicRequestHeader
+from rocketmq_formats.remoting.broker_admin import DeleteSubscriptionGroupRequestHeader, GroupList, TopicRequestHeader
 from rocketmq_formats.remoting.client import (
     ConsumerSendMsgBackRequestHeader,
     LockBatchRequestBody,
@@ -236,6 +236,20 @@ async def test_a_group_that_is_deleted_without_its_offsets_continues_there(tmp_p
         assert (await group.call(delete_group(clean_offset=False))).code == 0
         await make(group)
         assert (await offsets(group), await messages(group)) == before
+
+
+@pytest.mark.parametrize("clean_offset", [True, False])
+async def test_a_deleted_group_is_none_of_those_that_consume_a_topic(tmp_path: Path, clean_offset: bool) -> None:
+    """Tools and exporters ask for these, and would report its backlog without end."""
+    who = request(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicRequestHeader(topic="T"))
+    async with running(tmp_path) as group:
+        await use(group)
+        assert decode_body(GroupList, (await group.call(who)).body).group_list == {"G"}
+        assert (await group.call(delete_group(clean_offset=clean_offset))).code == 0
+        assert decode_body(GroupList, (await group.call(who)).body).group_list == frozenset()
+        await make(group)
+        shown = frozenset() if clean_offset else {"G"}
+        assert decode_body(GroupList, (await group.call(who)).body).group_list == shown
 
 
 async def test_a_slave_forgets_with_its_table(tmp_path: Path) -> None:

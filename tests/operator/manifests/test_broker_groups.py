@@ -124,6 +124,7 @@ def test_only_the_operator_rolls() -> None:
 def test_how_many_a_drain_may_take(change: Object, allowed: int | None) -> None:
     budgets = [each["spec"] for each in made(change) if each["kind"] == "PodDisruptionBudget"]
     assert [budget["maxUnavailable"] for budget in budgets] == ([] if allowed is None else [allowed])
+    assert all(budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow" for budget in budgets)
 
 
 def test_a_broker_may_recover_for_long() -> None:

@@ -235,3 +235,18 @@ def test_names_fit() -> None:
     }
     hashes = itertools.repeat("-" + "x" * 10)
     assert all(len(name + suffix) <= 63 for name, suffix in zip(longest.values(), hashes, strict=False))
+
+
+@each_case
+def test_a_quota_asks_nothing_of_containers_that_a_user_cannot_give(objects: list[Object]) -> None:
+    """A ResourceQuota of limits refuses a pod if one container has none; each has a field of the spec for them."""
+    for container in cases.pod_spec(objects)["containers"]:
+        amounts = {**container["resources"].get("requests", {}), **container["resources"].get("limits", {})}
+        assert amounts.keys() >= {"cpu", "memory"}
+    assert not {"initContainers", "ephemeralContainers"} & cases.pod_spec(objects).keys()
+
+
+@each_case
+def test_no_name_needs_the_domain_of_the_cluster(objects: list[Object]) -> None:
+    """It may be another one than cluster.local."""
+    assert "cluster.local" not in json.dumps(objects)

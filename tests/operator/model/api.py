@@ -141,6 +141,7 @@ class FakeApi:
                 return _status(409, "it is there")
             return web.json_response(self.put(body), status=201)
         items = [one for (of, where, _), one in self.objects.items() if of == kind and namespace in ("", where)]
+        items = selected(items, request.query.get("fieldSelector", ""))
         metadata = {"resourceVersion": str(self._version)}
         return web.json_response({"kind": f"{kind}List", "apiVersion": "v1", "metadata": metadata, "items": items})
 
@@ -171,6 +172,20 @@ class FakeApi:
         finally:
             self._watchers.remove((kind, queue))
         return response
+
+
+def selected(items: list[Body], fields: str) -> list[Body]:
+    """Those that a field selector selects."""
+    for field in filter(None, fields.split(",")):
+        path, _, wanted = field.partition("=")
+        items = [one for one in items if _at(one, path.split(".")) == wanted]
+    return items
+
+
+def _at(body: Any, path: list[str]) -> Any:
+    for name in path:
+        body = body.get(name) if isinstance(body, Mapping) else None
+    return body
 
 
 def merged(old: Any, new: Any) -> Any:

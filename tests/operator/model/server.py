@@ -10,7 +10,7 @@ from typing import Any
 
 from rocketmq_operator.kubernetes.kube import ConflictError, NotFoundError, UnavailableError, identity
 from rocketmq_resources.decoding import Json
-from tests.operator.model.api import Body, FakeApi, merged
+from tests.operator.model.api import Body, FakeApi, merged, selected
 
 
 class Server(FakeApi):
@@ -87,6 +87,11 @@ class DirectKube:
     async def get(self, kind: str, namespace: str, name: str) -> Json:
         await self._begin("get", kind, name)
         return copy.deepcopy(self._found(kind, namespace, name))
+
+    async def list(self, kind: str, namespace: str, *, fields: str) -> Json:
+        await self._begin("list", kind, "")
+        items = [body for (of, where, _), body in self._server.objects.items() if (of, where) == (kind, namespace)]
+        return {"items": copy.deepcopy(selected(items, fields))}
 
     async def delete(self, kind: str, namespace: str, name: str, uid: str | None, *, orphan: bool = False) -> Json:
         """Only pods stop slowly."""

@@ -19,6 +19,7 @@ from rocketmq_operator.kubernetes.cache import Cache, Key
 from rocketmq_operator.kubernetes.handlers import apply_event
 from rocketmq_operator.kubernetes.kube import Kube, KubeError
 from rocketmq_operator.kubernetes.ledger import Ledger
+from rocketmq_operator.kubernetes.pod_refusals import PodRefusals
 from rocketmq_operator.kubernetes.recorder import EventRecorder
 from rocketmq_operator.kubernetes.secrets import Secrets
 from rocketmq_operator.kubernetes.work_queue import WorkQueue
@@ -90,6 +91,7 @@ class Whole:
                 sidecars=sidecars,
                 tls=cast("TlsFiles", unheard),
                 secrets=Secrets(cast("Kube", self.kube), clock=lambda: self._moment),
+                refusals=PodRefusals(cast("Kube", self.kube), clock=lambda: self._moment),
                 namespaces=self.namespaces,
             ),
             executor=Executor(

@@ -176,7 +176,7 @@ def _conditions(
     cluster = observed.cluster
     paused = cluster.spec.paused
     enough = leader is not None and connected >= cluster.quorum
-    troubled, lagging = pod_problems(observed.pods, now), _lagging(observed)
+    troubled, lagging = pod_problems(observed.pods, observed.stateful_set, now), _lagging(observed)
     if blocked is not None:
         degraded = condition("Degraded", holds=True, reason=blocked.reason, message=blocked.message)
         moving = condition("Progressing", holds=False, reason=blocked.reason, message=blocked.message)

@@ -122,7 +122,8 @@ def _missing(observed: ObservedCluster, members: dict[str, MemberView]) -> str:
 
 def _stuck(observed: ObservedCluster) -> bool:
     """A member is missing for a reason that needs a user."""
-    return any(pod.problem for pod in observed.pods)
+    refused = observed.stateful_set is not None and bool(observed.stateful_set.refused_pods)
+    return refused or any(pod.problem for pod in observed.pods)
 
 
 def _successor(observed: ObservedCluster, members: dict[str, MemberView]) -> MemberView | None:

@@ -5,7 +5,7 @@ from rocketmq_operator.domain.conditions import Condition, condition, find, merg
 from rocketmq_operator.domain.manifests.name_servers import name_server_objects
 from rocketmq_operator.domain.observed import ObservedNameServer
 from rocketmq_operator.domain.plan.config_size import config_too_large
-from rocketmq_operator.domain.plan.step import UNSETTLED, Blocked, Plan, PlanSettings
+from rocketmq_operator.domain.plan.step import UNSETTLED, Blocked, Plan, PlanSettings, ask_for_pods
 from rocketmq_resources import names
 from rocketmq_resources.decoding import Json
 
@@ -19,7 +19,8 @@ def plan_name_server(observed: ObservedNameServer, settings: PlanSettings, now: 
     refused = config_too_large(objects).blocked
     status = _status(observed, refused, now)
     events = phase_events(server.status, status)
-    return Plan(objects=objects if refused is None else (), status=status, events=events)
+    requeue = ask_for_pods(observed.stateful_set, observed.pods).requeue
+    return Plan(objects=objects if refused is None else (), status=status, events=events, requeue=requeue)
 
 
 def phase_events(before: Json, after: Json) -> tuple[Event, ...]:
@@ -63,7 +64,7 @@ def _status(observed: ObservedNameServer, refused: Blocked | None, now: float) -
     ready = [pod for pod in observed.pods if pod.ready and not pod.deleting]
     update = "" if observed.stateful_set is None else observed.stateful_set.update_revision
     old = [pod.name for pod in observed.pods if update and pod.revision != update]
-    troubled = pod_problems(observed.pods, now)
+    troubled = pod_problems(observed.pods, observed.stateful_set, now)
     settled = observed.stateful_set is not None and observed.stateful_set.settled
     replicas = 0 if observed.stateful_set is None else observed.stateful_set.replicas
     if refused is not None:

@@ -4,7 +4,7 @@ A part reads the whole observed state and returns a `Step`. The parts are in ord
 later part may disrupt anything, so a group undergoes one disruptive change at a time.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final, Literal, NamedTuple
 
 import msgspec
@@ -12,10 +12,14 @@ import msgspec
 from rocketmq_operator.domain.actions import Action, Event
 from rocketmq_operator.domain.manifests.network_policies import Access
 from rocketmq_operator.domain.manifests.objects import Images
+from rocketmq_operator.domain.observed import Pod, StatefulSet
+from rocketmq_resources import names
 from rocketmq_resources.decoding import Json
 
 CHANGING_REQUEUE_SECONDS: Final = 2.0
 """While a quorum changes: no event reports that a member is connected or has caught up."""
+PODS_REQUEUE_SECONDS: Final = 10.0
+"""While a pod is missing or stopping."""
 
 Phase = Literal[
     "Pending",
@@ -111,6 +115,22 @@ def combine(steps: Iterable[Step]) -> Step:
             requeue = step.requeue if requeue is None else min(requeue, step.requeue)
         busy = busy or step.busy
     return Step(actions=tuple(actions), progress=progress, blocked=blocked, busy=busy, requeue=requeue)
+
+
+def missing_pods(stateful_set: StatefulSet | None, pods: Iterable[Pod]) -> tuple[str, ...]:
+    """The names of pods that Kubernetes is to make."""
+    if stateful_set is None or stateful_set.deleting or not stateful_set.settled:
+        return ()
+    present = {pod.ordinal for pod in pods}
+    return tuple(
+        names.pod_name(stateful_set.name, ordinal) for ordinal in range(stateful_set.replicas) if ordinal not in present
+    )
+
+
+def ask_for_pods(stateful_set: StatefulSet | None, pods: Collection[Pod]) -> Step:
+    """No event tells that a pod is not made, or does not stop."""
+    waits = missing_pods(stateful_set, pods) or any(pod.deleting for pod in pods)
+    return Step(requeue=PODS_REQUEUE_SECONDS) if waits else NOTHING
 
 
 class PlanSettings(msgspec.Struct, frozen=True):

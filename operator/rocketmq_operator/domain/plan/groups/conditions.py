@@ -162,7 +162,7 @@ def _progressing(state: GroupState, outlook: Outlook) -> Condition:
 def _degraded(state: GroupState, outlook: Outlook, phase: Phase, healthy: Condition, now: float) -> Condition:
     if outlook.blocked is not None:
         return condition("Degraded", holds=True, reason=outlook.blocked.reason, message=outlook.blocked.message)
-    failing = "" if state.group.spec.hibernated else pod_problems(state.observed.pods, now)
+    failing = "" if state.group.spec.hibernated else pod_problems(state.observed.pods, state.stateful_set, now)
     if failing:
         return condition("Degraded", holds=True, reason="PodsFailing", message=failing)
     if healthy.status == "False" and phase == "Degraded":

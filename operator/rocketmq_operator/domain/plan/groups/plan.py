@@ -21,7 +21,7 @@ from rocketmq_operator.domain.plan.groups.status import events_of, group_status
 from rocketmq_operator.domain.plan.groups.storage import grow
 from rocketmq_operator.domain.plan.groups.verification import check_verification
 from rocketmq_operator.domain.plan.groups.write_lease import lease_outlives_suspicion, lease_too_long
-from rocketmq_operator.domain.plan.step import Plan, PlanSettings, Step, combine
+from rocketmq_operator.domain.plan.step import Plan, PlanSettings, Step, ask_for_pods, combine
 
 
 def plan_group(observed: ObservedGroup, settings: PlanSettings, now: float, memory: ObjectMemory | None = None) -> Plan:
@@ -32,7 +32,9 @@ def plan_group(observed: ObservedGroup, settings: PlanSettings, now: float, memo
         step = delete(state, now)
         return _plan(state, step, now)
     if group.spec.paused:
-        return _plan(state, combine((ask_master(state), ask_again(state))), now)
+        return _plan(
+            state, combine((ask_master(state), ask_again(state), ask_for_pods(state.stateful_set, observed.pods))), now
+        )
     taken = name_taken(state)
     if taken.blocked is not None:
         return _plan(state, taken, now)
@@ -56,6 +58,7 @@ def plan_group(observed: ObservedGroup, settings: PlanSettings, now: float, memo
             forget_orphans(state),
             check_verification(state, now),
             ask_again(state),
+            ask_for_pods(state.stateful_set, observed.pods),
         )
     )
     if refusal.blocked is not None:

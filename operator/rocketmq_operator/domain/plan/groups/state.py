@@ -28,7 +28,9 @@ class Member:
         view: GroupView | None,
         update_revision: str,
         fails_over: bool,
+        refused: str,
     ) -> None:
+        """`refused`: why the API server refuses its pod."""
         self.ordinal = ordinal
         self.pod = pod
         self.claims = claims
@@ -40,6 +42,7 @@ class Member:
         standings = {standing.broker_id: standing for standing in (() if view is None else view.replicas)}
         self.standing: ReplicaStanding | None = None if self.broker_id is None else standings.get(self.broker_id)
         self._fails_over = fails_over
+        self._refused = refused
         self.is_master = view is not None and self.broker_id is not None and view.master_broker_id == self.broker_id
         self.volume_deleting = any(claim.deleting for claim in claims)
         """Its volume is removed as soon as its pod stops."""
@@ -82,7 +85,7 @@ class Member:
     def problem(self) -> str:
         """Why it is not `available`, in words."""
         if self.pod is None:
-            return "has no pod"
+            return "has no pod" + (f": {self._refused}" if self._refused else "")
         if self.pod.deleting:
             return "is stopping"
         if self.pod.problem:
@@ -119,6 +122,7 @@ class GroupState:
         self.current = 0 if self.stateful_set is None else self.stateful_set.replicas
         """spec.replicas of the StatefulSet."""
         update = "" if self.stateful_set is None else self.stateful_set.update_revision
+        refused = {} if self.stateful_set is None else self.stateful_set.refused_pods
 
         def member(ordinal: int) -> Member:
             pod = pods.get(ordinal)
@@ -130,6 +134,7 @@ class GroupState:
                 view=self.view,
                 update_revision=update,
                 fails_over=self.group.fails_over,
+                refused=refused.get(names.pod_name(self.group.name, ordinal), ""),
             )
 
         self.members = tuple(member(ordinal) for ordinal in range(self.current))
