@@ -57,6 +57,8 @@ class Past:
         """0: there is no ledger."""
         self.as_it_was: tuple[Extent, ...] = ()
         """What was read and is what it was, in every replica that has it."""
+        self.told_once = False
+        """Whether a finding is not made again, because the ledger takes what is there now."""
         self._group = request.group
         self._segment_size = 0
         self._unread = False
@@ -157,6 +159,7 @@ class Past:
         if not self._read:
             return
         replaced = told(self._replaced, standing)
+        self.told_once |= bool(replaced)
         before = len(self._known.keys() - replaced)
         self._known = updated(
             self._known,
@@ -182,6 +185,7 @@ class Past:
         changes = yield from ended(self._known, logs, latest, cell_size=self.cell_size, now_ms=now_ms)
         if changes.made_again:
             self._notes.append(MADE_AGAIN)
+        self.told_once |= bool(changes.replaced)
         self._known = {start: cell for start, cell in self._known.items() if start not in changes.replaced}
         return changes.findings
 
