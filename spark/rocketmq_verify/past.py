@@ -1,5 +1,5 @@
 """The ledger in a run: which one it is, what is read for it, what it shows, and what becomes of it. For `job`; what the
-digests mean is decided in `domain.inquiry.ledger`."""
+digests mean is decided in `domain.inquiry.ledger` and `domain.inquiry.changes`."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
@@ -9,6 +9,7 @@ import structlog
 from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify.domain.findings import Finding
 from rocketmq_verify.domain.inquiry.cells import Read
+from rocketmq_verify.domain.inquiry.changes import ended, examine, told
 from rocketmq_verify.domain.inquiry.compare import Tally
 from rocketmq_verify.domain.inquiry.ledger import (
     MOST_CELLS,
@@ -17,9 +18,6 @@ from rocketmq_verify.domain.inquiry.ledger import (
     blocking,
     compared,
     cut_chunks,
-    ended,
-    examine,
-    told,
     updated,
     without_expired,
 )

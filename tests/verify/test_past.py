@@ -40,7 +40,7 @@ DAY_MS = 86_400_000
 
 
 class Runs:
-    """Runs a day apart, of stores that are saved anew for each."""
+    """Runs a day apart, each of which saves the stores first."""
 
     def __init__(self, root: Path, engine: Engine, kind: EngineKind) -> None:
         self._root, self._engine, self._kind = root, engine, kind
