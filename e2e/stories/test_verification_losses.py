@@ -29,10 +29,10 @@ VERIFICATION = {
     **SELDOM,
     "executors": 0,
     "chunkSize": "64Ki",
-    # The slowest: a file takes three seconds, a quarter of the time is one attempt's, and half of what Spark's start
-    # leaves of that is the first leg's. After 2 s as after 45 s there are two legs, and time for all of the rest.
+    # The slowest: a file takes three seconds, a quarter of the time is one attempt's, and half of that is the first
+    # leg's, which has seven or eight files. Spark, which could take most of an attempt to start, is not used.
     "rateLimit": "1M",
-    "timeoutSeconds": 280,
+    "timeoutSeconds": 200,
     "history": {"storage": {"size": "64Mi"}},
 }
 KILLED = 137

@@ -1,7 +1,8 @@
 """`rocketmq-verify`: one run, its results, its exit code.
 
 Exit codes: 0 aligned, 1 a mismatch was found, 2 usage, configuration, or input that cannot be read,
-3 not verified (too few replicas could be read, one was unreachable, Spark did not start), 130 Ctrl-C or SIGTERM.
+3 not verified (too few replicas could be read, one was unreachable, Spark did not start), 4 a mismatch was found and
+the time was up (the next run reads the rest), 130 Ctrl-C or SIGTERM.
 """
 
 import os

@@ -387,6 +387,7 @@ class _Job:
             later=unread,
             lasting=self._lasting,
             owed=self._owed,
+            continues=bool(self._later) and not self._past.told_once,
             as_it_was=self._past.as_it_was if self._past.cell_size else None,
         )
         masters = tuple(log.name for log in before if log.master)

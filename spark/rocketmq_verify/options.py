@@ -29,7 +29,7 @@ _CONFIGURES_SPARK: Final = {GATEWAY, "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR"}
 _EXAMPLES: Final = (
     f"Examples: {PROGRAM} --replica a=/data/a/store --replica b=/data/b/store --replica c=/data/c/store",
     f"{PROGRAM} --sidecar a=broker-a-0:10920 --sidecar b=broker-a-1:10920 --history /var/lib/verify -o json",
-    "Exit codes: 0 aligned, 1 mismatch, 2 usage, 3 not verified, 130 interrupted.",
+    "Exit codes: 0 aligned, 1 mismatch, 2 usage, 3 not verified, 4 mismatch and the time was up, 130 interrupted.",
     "Every configuration key may also come from the environment: ROCKETMQ_<KEY>.",
 )
 _YES: Final[dict[str, Any]] = {"action": "store_const", "const": True}

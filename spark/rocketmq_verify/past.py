@@ -1,5 +1,5 @@
 """The ledger in a run: which one it is, what is read for it, what it shows, and what becomes of it. For `job`; what the
-digests mean is decided in `domain.inquiry.ledger`."""
+digests mean is decided in `domain.inquiry.ledger` and `domain.inquiry.changes`."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
@@ -9,6 +9,7 @@ import structlog
 from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify.domain.findings import Finding
 from rocketmq_verify.domain.inquiry.cells import Read
+from rocketmq_verify.domain.inquiry.changes import ended, examine, told
 from rocketmq_verify.domain.inquiry.compare import Tally
 from rocketmq_verify.domain.inquiry.ledger import (
     MOST_CELLS,
@@ -17,9 +18,6 @@ from rocketmq_verify.domain.inquiry.ledger import (
     blocking,
     compared,
     cut_chunks,
-    ended,
-    examine,
-    told,
     updated,
     without_expired,
 )
@@ -57,6 +55,8 @@ class Past:
         """0: there is no ledger."""
         self.as_it_was: tuple[Extent, ...] = ()
         """What was read and is what it was, in every replica that has it."""
+        self.told_once = False
+        """Whether a finding is not made again, because the ledger takes what is there now."""
         self._group = request.group
         self._segment_size = 0
         self._unread = False
@@ -157,6 +157,7 @@ class Past:
         if not self._read:
             return
         replaced = told(self._replaced, standing)
+        self.told_once |= bool(replaced)
         before = len(self._known.keys() - replaced)
         self._known = updated(
             self._known,
@@ -182,6 +183,7 @@ class Past:
         changes = yield from ended(self._known, logs, latest, cell_size=self.cell_size, now_ms=now_ms)
         if changes.made_again:
             self._notes.append(MADE_AGAIN)
+        self.told_once |= bool(changes.replaced)
         self._known = {start: cell for start, cell in self._known.items() if start not in changes.replaced}
         return changes.findings
 

@@ -1,7 +1,7 @@
 """A real browser without a screen, as a process: Chromium out of a package of npm, pinned by its hash.
 
 It is unpacked once, in the user's cache. Its own libraries and fonts are used, so that any Linux on x86-64 has all it
-needs. It is told what to do over two pipes (Chrome DevTools Protocol), so it has no port.
+needs. It takes its orders over two pipes (Chrome DevTools Protocol), so it has no port.
 """
 
 import base64

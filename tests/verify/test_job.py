@@ -17,7 +17,7 @@ from rocketmq_verify.domain.inquiry.watermarks import Watermarks
 from rocketmq_verify.domain.model import ReplicaLog, ReplicaName
 from rocketmq_verify.domain.planning.cursor import next_leg
 from rocketmq_verify.domain.planning.lineage import Lineage
-from rocketmq_verify.domain.verdict import Result
+from rocketmq_verify.domain.verdict import EXIT_CONTINUES, Result
 from rocketmq_verify.engine.local import LocalScanner
 from rocketmq_verify.engine.scanner import Errors
 from rocketmq_verify.engine.session import Engine, SessionOptions
@@ -271,6 +271,23 @@ def test_a_run_whose_time_is_up_is_continued(tmp_path: Path) -> None:
     assert f"the next run continues at {2 * SEGMENT}" in done.verdict.summary
     rest = local(places, history_path=how["history_path"])
     assert (rest.verdict.aligned_up_to, rest.verdict.compared_bytes) == (whole.master.confirm, done.later_bytes)
+
+
+def test_a_finding_is_told_at_once_and_the_rest_is_read_by_the_next_run(tmp_path: Path) -> None:
+    damaged = Group().fill(120)
+    early, late = damaged.messages[1], damaged.messages[-20]
+    damaged["b"].flip(early.body_start)
+    damaged["c"].flip(late.body_start)
+    places = save_all(damaged, tmp_path / "stores")
+    how = {"history_path": str(tmp_path / "history"), "first_leg": 1}
+    first = local(places, clock=Ticking(10), time_budget=5.0, **how)
+    assert (first.verdict.result, first.verdict.exit_code) == (Result.MISMATCH, EXIT_CONTINUES)
+    assert [finding.replicas for finding in first.findings] == [("b",)]
+    assert first.verdict.summary.endswith(f"are not read yet, the next run continues at {SEGMENT}")
+    second = local(places, **how)
+    assert (second.verdict.result, second.verdict.exit_code) == (Result.MISMATCH, 1)
+    assert [finding.replicas for finding in second.findings] == [("b",), ("c",)]
+    assert "not read yet" not in second.verdict.summary
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from rocketmq_verify.domain.findings import Kind, Severity
 from rocketmq_verify.domain.inquiry.ledger import MOST_CELLS, Cell, Ledger
 from rocketmq_verify.domain.inquiry.narrow import Requests
 from rocketmq_verify.domain.model import ReplicaName
-from rocketmq_verify.domain.verdict import Result
+from rocketmq_verify.domain.verdict import EXIT_CONTINUES, Result
 from rocketmq_verify.engine.session import Engine, SessionOptions
 from rocketmq_verify.history.folders import HistoryError, LocalFolder
 from rocketmq_verify.history.rows import LONGEST_FILE, LedgerRow, decode, encode, ledger_row
@@ -40,7 +40,7 @@ DAY_MS = 86_400_000
 
 
 class Runs:
-    """Runs a day apart, of stores that are saved anew for each."""
+    """Runs a day apart, each of which saves the stores first."""
 
     def __init__(self, root: Path, engine: Engine, kind: EngineKind) -> None:
         self._root, self._engine, self._kind = root, engine, kind
@@ -418,6 +418,18 @@ def test_a_tail_that_all_lost_after_an_election_is_told_once(run: Runs) -> None:
     assert done.verdict.exit_code == 3
     again = run(group)
     assert (again.verdict.result, ledger(again).cells) == (Result.ALIGNED, at // CELL)
+
+
+def test_what_is_told_once_is_not_hidden_by_another_attempt(run: Runs) -> None:
+    group = Group(2).fill(60)
+    run(group)
+    cut(group, 30)
+    group.sync()
+    group["b"].flip(group.messages[1].body_start)
+    for kinds, code in (({Kind.CORRUPT_RECORD, Kind.REPLACED_SINCE}, 1), ({Kind.CORRUPT_RECORD}, EXIT_CONTINUES)):
+        done = run(group, time_budget=1e-9, first_leg=1)
+        assert done.later_bytes
+        assert ({finding.kind for finding in done.findings}, done.verdict.exit_code) == (kinds, code)
 
 
 def test_a_tail_that_all_lost_without_an_election_is_a_mismatch(run: Runs) -> None:

@@ -57,9 +57,15 @@ class LogProof:
     def ends_at(self, end: int, epochs: EpochList) -> None:
         """The log ends there; unproven if that is before `acked`. `epochs`: with those of the lost part, if known."""
         if self.acked > end:
+            self.lacks(end, epochs)
+            self._boot.mark_unproven(_SHORT.format(end=end, acked=self.acked))
+
+    def lacks(self, end: int, epochs: EpochList) -> None:
+        """The log ends there: note what it lacks of what was acknowledged. For a log that is known to have lost
+        something: whether it is proven is no question then."""
+        if self.acked > end:
             since = epochs.entries[-1].start_offset if epochs.entries else -1
             self.given_up.miss(Missing(end=self.acked, epoch=epochs.last_epoch, since=since))
-            self._boot.mark_unproven(_SHORT.format(end=end, acked=self.acked))
 
     def acknowledged(self, offset: int, now: float) -> bool:
         """Messages up to `offset` are acknowledged to producers; returns whether `sync` is due at `now`."""

@@ -49,6 +49,8 @@ class ReplicaLog:
             sync_flush=settings.flush_disk_type == "SYNC_FLUSH",
         )
         self._background: set[asyncio.Task[None]] = set()
+        self._undecided = False
+        """Whether what the log lacks is given up."""
 
     def load(self) -> None:
         """Read the small files.
@@ -103,6 +105,19 @@ class ReplicaLog:
 
         self.in_background(self._in_thread(write))
 
+    def caught_up(self, epoch: int, now_millis: int) -> None:
+        """The log has all that the master of `epoch` has: what it lacked when it was opened is there again or given up.
+        If it is unproven, `mark_proven` decides that."""
+        if not self._undecided or self.unproven is not None:
+            return
+        self._undecided = False
+
+        async def settle() -> None:
+            end, epochs = self.max_offset, self.epoch_store.epochs  # the caller reports the end after this
+            await self._in_thread(lambda: self._give_up(end, epochs, epoch, now_millis))
+
+        self.in_background(settle())
+
     async def leads(self, end: int, now_millis: int) -> None:
         """This log, which ends at `end`, is the master's, and its epoch is in the file: note what was acknowledged and
         is not in the log, before anything is served. Raises `StorageError`."""
@@ -154,15 +169,17 @@ class ReplicaLog:
         lost = lost or self._lost_by_cut()
         if self._mark.offset is None and lost is None:
             self._mark.save(0)
-        if lost is None:
-            self._proof.ends_at(self.max_offset, self.epoch_store.epochs)
+        note = self._proof.ends_at if lost is None else self._proof.lacks
+        note(self.max_offset, self.epoch_store.epochs)
+        self._undecided = self._proof.given_up.missing() is not None
         # not `save_now`: entries that retention drops at this moment must not come back
         self.epoch_store.change_now(lambda epochs: corrected(epochs, self.max_offset))
         self.extended(self.max_offset)
         return lost
 
     def accept_loss(self, *, refresh: bool) -> None:
-        """What is in the log counts from now on; `refresh` as in `extended`. Raises `StorageError`."""
+        """What is in the log counts from now on; `refresh` as in `extended`. What it lacks of what was acknowledged is
+        noted since `open_log`. Raises `StorageError`."""
         self._mark.save(0)
         self._proof.lower(self.max_offset)
         self._cut.forget()

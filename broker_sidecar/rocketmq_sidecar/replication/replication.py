@@ -239,8 +239,13 @@ class Replication:
 
     def mark_proven(self) -> None:
         """The log has all that a master has, or this replica was elected."""
+        self._log.mark_proven(self._followed_epoch, self._now_millis)
+
+    @property
+    def _followed_epoch(self) -> int:
+        """The master's, of which the log may have no bytes yet."""
         followed = -1 if self._follower is None else self._follower.epoch
-        self._log.mark_proven(max(followed, self.last_epoch), self._now_millis)
+        return max(followed, self.last_epoch)
 
     @property
     def given_up(self) -> tuple[GivenUp, ...]:
@@ -509,6 +514,7 @@ class Replication:
         return connection
 
     def _caught_up(self) -> None:
+        self._log.caught_up(self._followed_epoch, self._now_millis)
         self._on_caught_up()
         self._audit_watch.caught_up()
 

@@ -114,7 +114,7 @@ class Verification(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         int,
         Meta(ge=0, le=64),
         field(
-            "Pods that share the work. With 0 the job's own pod, the driver, does all of it, which is enough for most "
+            "Pods that share the work. With 0 the job's own pod does all of it, without Spark. This is enough for most "
             "groups because the sidecars compute the digests."
         ),
     ] = 1
@@ -130,7 +130,7 @@ class Verification(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         VerificationResources,
         field(
             "Requests and limits of the pods, as in a container's resources. Half of the memory (limit, else request) "
-            "is Spark's heap. The memory limit of an executor is always its request."
+            "is Spark's heap, with executors. The memory limit of an executor is always its request."
         ),
     ] = VerificationResources()
     history: Annotated[

@@ -21,6 +21,7 @@ from rocketmq_verify.domain.reports import FindingReport, report
 
 __all__ = [
     "EXIT_CODES",
+    "EXIT_CONTINUES",
     "SCHEMA_VERSION",
     "FindingReport",
     "ReplicaReport",
@@ -42,6 +43,8 @@ class Result(StrEnum):
 
 
 EXIT_CODES: Final = {Result.ALIGNED: 0, Result.MISMATCH: 1, Result.UNVERIFIED: 3}
+EXIT_CONTINUES: Final = 4
+"""A mismatch that the next run finds again, and not everything was read: that one reads the rest."""
 
 
 class ReplicaReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -114,6 +117,7 @@ def verdict(
     later: Sequence[Extent] = (),
     lasting: Sequence[Extent] = (),
     owed: Sequence[Extent] = (),
+    continues: bool = False,
     as_it_was: Sequence[Extent] | None = None,
 ) -> Verdict:
     """The verdict on a run.
@@ -125,6 +129,7 @@ def verdict(
         unsettled: what differed and changed during the run, or was not read for too long: not judged.
         later: what no run has read yet, because the time was up; the next one continues there.
         lasting: the part of it that an earlier run could not settle either: not verified.
+        continues: the time was up, and the next run finds again what this one found.
         as_it_was: what is what it was by the ledger; None without a ledger. It counts for a replica that is read alone.
         owed: where an earlier run found damage, and this one did not read, because the time was up: not verified.
     """
@@ -158,9 +163,10 @@ def verdict(
     return Verdict(
         group=group,
         result=result,
-        exit_code=EXIT_CODES[result],
+        exit_code=EXIT_CONTINUES if result is Result.MISMATCH and continues else EXIT_CODES[result],
         summary=_summary(
             result,
+            rest=_continues(later),
             where=alone or None if up_to is None else _where(up_to, epoch, lineage, reach) + _continues(later),
             mismatches=mismatches,
             unread=unread,
@@ -284,6 +290,7 @@ def _replica(log: ReplicaLog, lineage: Lineage) -> ReplicaReport:
 def _summary(
     result: Result,
     *,
+    rest: str,
     where: str | None,
     mismatches: Sequence[Finding],
     unread: Sequence[Finding],
@@ -300,7 +307,7 @@ def _summary(
         first = mismatches[0]
         more = len(mismatches) - 1
         tail = "" if not more else f" (and {more} more finding{'s' if more > 1 else ''})"
-        return f"mismatch: {first.detail}{tail}"
+        return f"mismatch: {first.detail}{tail}{rest}"
     if result is Result.ALIGNED:
         if where is None:
             return f"{len(logs)} replicas, all without messages"

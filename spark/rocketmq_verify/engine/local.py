@@ -7,6 +7,7 @@ time: memory does not grow with it.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -29,7 +30,9 @@ PART_BYTES: Final = 256 << 20
 PART_CHUNKS: Final = 4096
 """The same for small chunks: their digests are in memory."""
 TASK_BYTES: Final = 64 << 20
-"""Of the log, checked between two signs of progress."""
+"""Of the log, checked between two signs of progress, where files are read."""
+ROWS: Final = 1024
+"""Results of checks in memory at once: a row for each queue and 8 MiB of the log."""
 
 
 class LocalScanner:
@@ -80,7 +83,7 @@ class LocalScanner:
         todo = tasks((place,), content, msgspec.structs.replace(work, per_task=TASK_BYTES))
         for done, task in enumerate(todo):
             self._progress.step(done, len(todo))
-            for row in _waited(partial(_all_rows, task)):
+            for row in _streamed(checked(task)):
                 if row.get("error") is not None:
                     errors[ReplicaName(row["replica"])] = row["error"]
                 else:
@@ -109,12 +112,13 @@ class _Reader:
         return found
 
 
-def _all_rows(task: Task) -> list[Row]:
-    return list(checked(task))
+def _streamed(rows: Iterator[Row]) -> Iterator[Row]:
+    """These rows, made a few at a time in threads, so that Ctrl-C ends a run whatever a replica does."""
+    while some := _waited(lambda: list(islice(rows, ROWS))):
+        yield from some
 
 
 def _waited(work: Callable[[], list[Row]]) -> list[Row]:
-    """In a thread, so that Ctrl-C ends a run whatever a replica does."""
     (found,) = in_parallel({"": work}).values()
     if isinstance(found, BaseException):
         raise found

@@ -22,7 +22,7 @@ from rocketmq_verify.domain.inquiry.ledger import MOST_CELLS, Cell, Ledger
 from rocketmq_verify.domain.inquiry.watermarks import MOST_SUSPECTS, Watermark, Watermarks
 from rocketmq_verify.domain.model import ReplicaName
 from rocketmq_verify.domain.planning.ages import MOST_AGES, Aged
-from rocketmq_verify.history.runs import MOST_REPLICAS, Count, Group, Name, Offset, RunSummary
+from rocketmq_verify.history.runs import MOST_REPLICAS, Count, Group, Name, Offset, OfRun, RunSummary, head_of
 
 LONGEST_FILE: Final = 32 << 20
 """Bytes of a Parquet file."""
@@ -64,13 +64,9 @@ class _Range(msgspec.Struct, frozen=True):
     end: Offset
 
 
-class MarksRow(msgspec.Struct, frozen=True, kw_only=True):
+class MarksRow(OfRun, frozen=True, kw_only=True):
     """The one row of a file of `watermarks`."""
 
-    cluster: Name
-    broker_name: Name
-    run_id: Name
-    saved_ms: Count
     base: Name
     """The file that the run began with; empty: none."""
     last_full_ms: Count | None
@@ -116,13 +112,9 @@ def _check_order(what: str, extents: Iterable[Extent]) -> None:
         before = extent.end
 
 
-class SpanRow(msgspec.Struct, frozen=True, kw_only=True):
+class SpanRow(OfRun, frozen=True, kw_only=True):
     """A row of `ranges`: the state of a range of a replica's log after a run."""
 
-    cluster: Name
-    broker_name: Name
-    run_id: Name
-    saved_ms: Count
     replica: Name
     start: Offset
     end: Offset
@@ -143,13 +135,9 @@ class _Cell(msgspec.Struct, frozen=True):
     copies: Annotated[int, msgspec.Meta(ge=1, le=MOST_REPLICAS)]
 
 
-class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
+class LedgerRow(OfRun, frozen=True, kw_only=True):
     """The one row of a file of `ledger`."""
 
-    cluster: Name
-    broker_name: Name
-    run_id: Name
-    saved_ms: Count
     chunk_size: Annotated[int, msgspec.Meta(ge=SMALLEST_CHUNK_SIZE, le=LARGEST_CHUNK_SIZE)]
     cell_size: Annotated[int, msgspec.Meta(ge=SMALLEST_CHUNK_SIZE, le=LARGEST_CELL_SIZE)]
     segment_size: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
@@ -184,10 +172,7 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
 def ledger_row(group: Group, run_id: str, saved_ms: int, ledger: Ledger) -> LedgerRow:
     """The row of a run's ledger."""
     return LedgerRow(
-        cluster=group.cluster,
-        broker_name=group.broker_name,
-        run_id=run_id,
-        saved_ms=saved_ms,
+        **head_of(group, run_id, saved_ms),
         chunk_size=ledger.chunk_size,
         cell_size=ledger.cell_size,
         segment_size=ledger.segment_size,
@@ -209,10 +194,7 @@ def ledger_row(group: Group, run_id: str, saved_ms: int, ledger: Ledger) -> Ledg
 def marks_row(group: Group, run_id: str, saved_ms: int, base: str, marks: Watermarks) -> MarksRow:
     """The row of a run's watermarks."""
     return MarksRow(
-        cluster=group.cluster,
-        broker_name=group.broker_name,
-        run_id=run_id,
-        saved_ms=saved_ms,
+        **head_of(group, run_id, saved_ms),
         base=base,
         last_full_ms=marks.last_full_ms,
         ran_ms=marks.ran_ms,
@@ -235,10 +217,7 @@ def span_rows(group: Group, run_id: str, saved_ms: int, spans: Iterable[Span]) -
     """The rows of a run's spans."""
     return [
         SpanRow(
-            cluster=group.cluster,
-            broker_name=group.broker_name,
-            run_id=run_id,
-            saved_ms=saved_ms,
+            **head_of(group, run_id, saved_ms),
             replica=span.replica,
             start=span.start,
             end=span.end,
@@ -257,13 +236,13 @@ def _fields(types: Mapping[str, pa.DataType]) -> list[pa.Field]:
     return [pa.field(name, kind) for name, kind in types.items()]
 
 
-_HEAD: Final = {"cluster": _TEXT, "broker_name": _TEXT, "run_id": _TEXT, "saved_ms": _INT}
+_HEAD: Final = dict.fromkeys(OfRun.__struct_fields__, _TEXT) | {"saved_ms": _INT}
 _POINT: Final = {"name": _TEXT, "broker_id": _INT, "master": _BOOL} | dict.fromkeys(
     ("min_offset", "confirm_offset", "max_offset", "compared_from", "compared_up_to"), _INT
 )
 _RUN: Final = (
     _HEAD
-    | dict.fromkeys(RunSummary.__struct_fields__[4:], _INT)
+    | dict.fromkeys(RunSummary.__struct_fields__[len(_HEAD) :], _INT)
     | {"seconds": _FLOAT, "reading_seconds": _FLOAT, "result": _TEXT, "summary": _TEXT, "full": _BOOL, "verdict": _TEXT}
     | {"replicas": pa.list_(pa.struct(_fields(_POINT)))}
 )

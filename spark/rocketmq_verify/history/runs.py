@@ -2,7 +2,7 @@
 run. `rows` writes and reads it."""
 
 import secrets
-from typing import Annotated, Final
+from typing import Annotated, Final, TypedDict
 
 import msgspec
 
@@ -51,14 +51,32 @@ class ReplicaPoint(msgspec.Struct, frozen=True, kw_only=True):
     compared_up_to: Offset | None
 
 
-class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of `runs`; the table's columns are these."""
+class OfRun(msgspec.Struct, frozen=True, kw_only=True):
+    """How the row of each table begins."""
 
     cluster: Name
     broker_name: Name
     run_id: Name
     saved_ms: Count
     """When it was written, in milliseconds since 1970; ascending from run to run even if clocks are not."""
+
+
+class Head(TypedDict):
+    """The fields of `OfRun`."""
+
+    cluster: str
+    broker_name: str
+    run_id: str
+    saved_ms: int
+
+
+def head_of(group: Group, run_id: str, saved_ms: int) -> Head:
+    return Head(cluster=group.cluster, broker_name=group.broker_name, run_id=run_id, saved_ms=saved_ms)
+
+
+class RunSummary(OfRun, frozen=True, kw_only=True):
+    """One row of `runs`; the table's columns are these."""
+
     started_ms: Count
     seconds: float
     reading_seconds: float
@@ -103,10 +121,7 @@ def summary(group: Group, run_id: str, saved_ms: int, verdict: Verdict, figures:
     """The row of a run."""
     text = msgspec.json.encode(verdict).decode()
     return RunSummary(
-        cluster=group.cluster,
-        broker_name=group.broker_name,
-        run_id=run_id,
-        saved_ms=saved_ms,
+        **head_of(group, run_id, saved_ms),
         started_ms=figures.started_ms,
         seconds=figures.seconds,
         reading_seconds=figures.reading_seconds,

@@ -1,6 +1,7 @@
 """What is made of spec.verification, and that it goes again."""
 
 import json
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,6 +12,8 @@ from rocketmq_operator.domain.manifests.verification.cron_jobs import REMOVABLE,
 from rocketmq_resources import names
 from rocketmq_resources.broker_group import parse_broker_group
 from rocketmq_resources.decoding import SpecError
+from rocketmq_verify.options import parse, request_of
+from rocketmq_verify.run import EngineKind
 from tests.operator.manifests import cases
 from tests.operator.manifests.cases import Object, one
 
@@ -137,10 +140,23 @@ def test_executors_come_and_go_only_where_that_is_asked_for() -> None:
 def test_the_drivers_own_pod_needs_no_rights_to_pods() -> None:
     objects = made({**LEAST, "executors": 0})
     assert all(rule["resources"] != ["pods"] for rule in one(objects, "Role")["rules"])
-    assert files(objects)["verify.conf"]["sparkMaster"] == "local[*]"
     assert set(one(objects, "ConfigMap")["data"]) == {"verify.conf", "spark-defaults.conf"}
     environment = [entry["name"] for entry in pod_of(one(objects, "CronJob"))["spec"]["containers"][0]["env"]]
     assert "PYSPARK_SUBMIT_ARGS" not in environment
+
+
+def test_a_pod_alone_reads_without_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its options are those of rocketmq-verify, which takes Spark's configuration for a wish to use Spark."""
+    data = one(made({**LEAST, "executors": 0, "history": {"storage": {}}}), "ConfigMap")["data"]
+    for name, text in data.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    options = parse(["--config", str(tmp_path / "verify.conf")])
+    assert options is not None
+    assert options.unknown_keys == ()
+    request = request_of(options)
+    assert (request.engine, request.spark.master) == (EngineKind.LOCAL, None)
+    assert (request.history_path, request.time_budget) == ("/history", 900)
 
 
 def test_its_role_is_of_this_group_alone() -> None:

@@ -9,6 +9,7 @@ from rocketmq_formats.store.given_up import FILE_NAME, GivenUp, Missing
 from rocketmq_sidecar.evidence.acked_offset_file import AckedOffsetFile
 from rocketmq_sidecar.evidence.given_up_file import GivenUpFile, count_of, remark_of
 from rocketmq_sidecar.evidence.log_proof import LogProof
+from rocketmq_store.log_cut import LogCut
 from tests.sidecar.replication.replica_kit import Replica, in_sync, replicas
 
 BEFORE, AFTER = EpochList.of([(4, 0)]), EpochList.of([(4, 0), (5, 900)])
@@ -143,6 +144,52 @@ async def test_one_that_lost_its_tail_alone_notes_nothing(tmp_path: Path, longer
     note = AckedOffsetFile(tmp_path / "2" / ".broker.acked")
     note.open()
     assert note.offset >= end
+
+
+async def forgave(one: Replica, two: Replica) -> tuple[int, int]:
+    """Two messages are acknowledged; a recovery has cut the second one off at the slave, which is out of the set."""
+    await one.lead(1, 1)
+    first = one.append(b"first")
+    end = one.append(b"second")
+    await in_sync(one, two)
+    await two.until(lambda: two.confirm == end)
+    await two.replication.unfollow()
+    LogCut(two.folder).write("the log was damaged there and is cut")
+    cut(two, first)
+    assert two.replication.unproven is None, "it must not be elected at all"
+    two.replication.accept_loss()
+    assert two.replication._log.acked == first
+    return first, end
+
+
+@pytest.mark.parametrize("dies", [False, True])
+async def test_a_loss_that_the_group_continues_without_is_noted_before_the_number_is_lowered(
+    tmp_path: Path, dies: bool
+) -> None:
+    async with replicas(tmp_path, 2) as (one, two):
+        first, end = await forgave(one, two)
+        assert GivenUpFile(two.folder).missing() == Missing(end=end, epoch=1, since=0)
+        if dies:
+            two.hello()  # the next process opens the log, from which nothing seems to be missing
+        await one.replication.resign()
+        cut(one, first)
+        await one.lead(2, 1, 2)
+        one.append(b"third, which is longer than the second")
+        await two.follow(one, 2)
+        await two.until(lambda: two.end == one.end)
+        await two.settled()
+        loss = GivenUp(start=first, end=end, epoch=2, at_millis=2_000_000_000_000)
+        assert two.replication.given_up == (loss,)
+        assert GivenUpFile(two.folder).missing() is None
+
+
+async def test_a_loss_that_the_master_makes_good_is_none(tmp_path: Path) -> None:
+    async with replicas(tmp_path, 2) as (one, two):
+        await forgave(one, two)
+        await two.follow(one, 1)
+        await two.until(lambda: two.end == one.end)
+        await two.settled()
+        assert not (two.folder / FILE_NAME).exists()
 
 
 def test_what_operators_are_told(tmp_path: Path) -> None:

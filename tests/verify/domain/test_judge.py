@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocketmq_formats.store.record_crc import reserve_record_crc, seal_record
+from rocketmq_verify.domain.findings import Copy
 from rocketmq_verify.domain.inquiry.judge import by_the_ledger, judge
 from rocketmq_verify.domain.model import ReplicaName
 from tests.records import make_blank, make_record
@@ -108,28 +109,35 @@ def test_a_record_that_continues_beyond_the_confirm_offset() -> None:
     assert [copy.right for copy in found] == [True, False, True]
 
 
+def by_ledger(
+    contents: dict[ReplicaName, bytes], as_before: frozenset[ReplicaName], size: int = len(GOOD)
+) -> tuple[Copy, ...]:
+    old = by_the_ledger(contents, AT, size, size, as_before=as_before)
+    return judge(contents, AT, size, size, old=old)
+
+
 def test_what_an_earlier_run_read_is_right_against_a_majority() -> None:
     other = record(properties=b"KEYS\x01x\x02")
     contents = {A: other, B: other, C: GOOD}
-    copies = judge(contents, AT, len(GOOD), len(GOOD), as_before=frozenset({C}))
+    copies = by_ledger(contents, frozenset({C}))
     assert [(copy.right, copy.reason) for copy in copies] == [
         (False, "body CRC right, not as an earlier run read it"),
         (False, "body CRC right, not as an earlier run read it"),
         (True, "body CRC right, as an earlier run read it"),
     ]
     broken = [flipped(one, 100) for one in (other, GOOD)]
-    copies = judge({A: broken[0], B: broken[1]}, AT, len(GOOD), len(GOOD), as_before=frozenset({B}))
+    copies = by_ledger({A: broken[0], B: broken[1]}, frozenset({B}))
     assert [copy.right for copy in copies] == [False, True]
 
 
 def test_an_earlier_run_may_have_read_what_was_damaged() -> None:
     """All replicas had it so; then two were mended."""
     contents = {A: GOOD, B: GOOD, C: flipped(GOOD, 100)}
-    copies = judge(contents, AT, len(GOOD), len(GOOD), as_before=frozenset({C}))
+    copies = by_ledger(contents, frozenset({C}))
     assert [copy.right for copy in copies] == [True, True, False]
     sealed = seal_record(record(properties=reserve_record_crc(b"KEYS\x01k\x02")))
     contents = {A: sealed, B: flipped(sealed, 20)}
-    copies = judge(contents, AT, len(sealed), len(sealed), as_before=frozenset({B}))
+    copies = by_ledger(contents, frozenset({B}), size=len(sealed))
     assert [copy.right for copy in copies] == [True, False]
 
 
@@ -137,5 +145,5 @@ def test_a_ledger_that_knows_two_copies_decides_nothing() -> None:
     contents = {A: GOOD, B: record(properties=b"KEYS\x01x\x02")}
     for known in ({A, B}, set[ReplicaName]()):
         assert by_the_ledger(contents, AT, len(GOOD), len(GOOD), as_before=known) is None
-    copies = judge(contents, AT, len(GOOD), len(GOOD), as_before=frozenset({A, B}))
+    copies = by_ledger(contents, frozenset({A, B}))
     assert [copy.right for copy in copies] == [None, None]

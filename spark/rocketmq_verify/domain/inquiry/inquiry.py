@@ -231,8 +231,8 @@ def _finding(
     """`whole`: the record as each has it, if some replicas end before it."""
     contents, compared = (whole, found.extent.length) if whole else contents_of(found, lineage)
     unused = found.kind is RecordKind.BLANK and len({data[:_BLANK_HEAD] for data in contents.values()}) == 1
-    copies = judge(contents, found.extent.start, found.extent.length, compared, as_before=as_before)
-    old = by_the_ledger(contents, found.extent.start, found.extent.length, compared, as_before=as_before) is not None
+    old = by_the_ledger(contents, found.extent.start, found.extent.length, compared, as_before=as_before)
+    copies = judge(contents, found.extent.start, found.extent.length, compared, old=old)
     wrong = tuple(copy.replica for copy in copies if copy.right is False)
     right = tuple(copy.replica for copy in copies if copy.right)
     if unused:
@@ -250,7 +250,7 @@ def _finding(
     names = names_by(found, sure, lineage) or names_by(found, contents, lineage)
     name = agreed(names.values()) or found.name
     where = _where(found, name, names)
-    if wrong and right and not old and is_counted(contents, found.extent.start, found.extent.length, compared):
+    if wrong and right and old is None and is_counted(contents, found.extent.start, found.extent.length, compared):
         detail = (
             f"{where} differs: {len(right)} of {len(copies)} agree ({_and(right)}) and no checksum decides, so it is "
             f"damaged in {_and(wrong)} unless these are wrong in the same way"

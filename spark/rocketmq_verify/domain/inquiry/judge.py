@@ -41,7 +41,7 @@ def judge(
     size: int,
     compared: int,
     *,
-    as_before: AbstractSet[ReplicaName] = frozenset(),
+    old: tuple[ReplicaName, ...] | None = None,
 ) -> tuple[Copy, ...]:
     """The copies of the record or blank at `start`, ascending by replica.
 
@@ -50,10 +50,9 @@ def judge(
             `size` show whether a copy is a whole record of another size.
         size: of the record, as most copies that are whole have it.
         compared: bytes from `start` on that have to be equal; less than `size` where the compared range ends within.
-        as_before: replicas whose copy is what an earlier run read (`by_the_ledger`).
+        old: those whose copy is what an earlier run read (`by_the_ledger`); None: it does not decide.
     """
     groups = grouped({replica: data[:compared] for replica, data in contents.items()})
-    old = by_the_ledger(contents, start, size, compared, as_before=as_before)
     checks = {replica: _check(data, start, size) for replica, data in contents.items()}
     standings = [max(checks[replica][0] for replica in group) for group in groups]
     best = max(standings)

@@ -77,7 +77,7 @@ def _settings(group: BrokerGroup, wanted: Verification, replicas: int) -> dict[s
         "rereadDays": wanted.reread_days,
         "chunkSize": wanted.chunk_size,
         "rateLimit": wanted.rate_limit,
-        "sparkMaster": API_SERVER if wanted.executors else "local[*]",
+        **({"sparkMaster": API_SERVER} if wanted.executors else {"engine": "local"}),
         "namespace": group.namespace,
         "brokerGroup": group.name,
         "logFormat": "json",

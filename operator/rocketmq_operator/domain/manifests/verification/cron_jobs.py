@@ -35,7 +35,8 @@ KEEP_SECONDS: Final = 7 * 24 * 3600
 KEEP_JOBS: Final = 3
 GRACE_SECONDS: Final = 30
 FINAL_CODES: Final = (1, 2)
-"""Exit codes of rocketmq-verify that another attempt would not change: a mismatch was found, the settings are wrong."""
+"""Exit codes of rocketmq-verify that another attempt would not change: a mismatch was found, the settings are wrong.
+4 is none: a mismatch was found, and the time of this attempt was up before it had read everything."""
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 _HISTORY: Final = "history"
