@@ -137,14 +137,17 @@ class PushConsumer(_Consumer):
         topic: str,
         tags: str = "*",
         again: str | None = None,
+        orderly: bool = False,
         options: Sequence[str] = (),
     ) -> None:
         """Messages whose body begins with `again` are refused (RECONSUME_LATER) when they come for the first time.
-        `options`: of the JVM."""
+        `orderly`: a MessageListenerOrderly, which locks its queues. `options`: of the JVM."""
         arguments = ["push", "--namesrv", nameservers, "--group", group, "--topic", topic, "--tags", tags]
         arguments += ["--instance", folder.name]
         if again is not None:
             arguments += ["--again", again]
+        if orderly:
+            arguments += ["--orderly"]
         super().__init__(
             f"push-{folder.name}", _MAIN, arguments, folder=folder, options=(*_OPTIONS, *options), tethered=False
         )
@@ -182,6 +185,14 @@ class Replier(_Consumer):
         """Raises as `PushConsumer.finish`."""
         self.close_stdin()
         _join(self, timeout)
+
+
+class Committer(LabProcess):
+    """A transactional producer that sends nothing and commits each half message of its group that it is asked about."""
+
+    def __init__(self, folder: Path, *, nameservers: str, group: str, topic: str) -> None:
+        arguments = ["commit", "--namesrv", nameservers, "--group", group, "--topic", topic]
+        super().__init__(f"commit-{folder.name}", _MAIN, arguments, folder=folder, options=_OPTIONS, tethered=False)
 
 
 class PullConsumer(_Consumer):

@@ -6,7 +6,6 @@ by 105), one that uses 904 and 901. A third, plain master registers at both name
 Each slave starts with a copy of its master's tables, as a replica that an operator makes, because official slaves copy
 them for the first time after a minute."""
 
-import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -16,25 +15,16 @@ import pytest
 
 from rocketmq_demo.apache import servers
 from rocketmq_demo.apache.processes import JavaProcess
-from rocketmq_demo.calls import http_get
-from rocketmq_demo.ports import HOST, PortPool
+from rocketmq_demo.ports import PortPool
 from rocketmq_demo.replica import NameServer
-from rocketmq_formats.codes import RequestCode, ResponseCode
-from rocketmq_formats.json.bodies import decode_body
-from rocketmq_formats.remoting.broker_admin import DelayOffsetWrapper
-from rocketmq_formats.remoting.client import MessageQueue, OffsetResponseHeader, QueryConsumerOffsetRequestHeader
-from rocketmq_formats.remoting.command import request
-from rocketmq_formats.remoting.headers import decode_header
+from rocketmq_formats.codes import ResponseCode
 from tests.broker.broker_kit import send_request
-from tests.broker.consuming.lock_kit import held, lock_body
 from tests.gate.patience import patient
-from tests.interop import logs
-from tests.interop.asking import ANSWER, QUEUES, START, ask, done, ends, log_end, route, wait
+from tests.interop.acting import COMPATIBLE, COUNT, DELAY, NEWER, Traffic, committed, delivered
+from tests.interop.asking import QUEUES, START, ask, done, ends, log_end, wait
 from tests.interop.lab import CLUSTER, FILE_SIZE, JAVA_BROKER, JavaBroker
-from tests.lab.clients import PushConsumer
 from tests.topic_requests import topic_request
 
-COMPATIBLE, NEWER = "322-105", "904-901"
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.in_order,
@@ -43,43 +33,11 @@ pytestmark = [
 ]
 
 OTHER = "other"
-COUNT = 10
-"""Delayed messages."""
-DELAY = int(patient(10))
-"""Seconds: the master is dead before they are due."""
 TABLES = ("topics.json", "consumerOffset.json", "delayOffset.json")
 
 
-class Group:
-    """A master, a slave, and the only name server that knows them."""
-
-    def __init__(self, mode: str, folder: Path, ports: PortPool) -> None:
-        self.folder, self.ports = folder, ports
-        self.name = f"group-{mode}"
-        self.topic, self.delayed = f"read-{mode}", f"delayed-{mode}"
-        self.numbers = 0
-        """How many messages `send` has sent."""
-        self._compatible = mode == COMPATIBLE
-        self._metrics = ports.single()
-        self.name_server = NameServer(
-            folder / "names",
-            port=ports.single(),
-            config={
-                "supportActingMaster": True,
-                "notifyMinBrokerIdChanged": True,
-                "metricsPromExporterPort": self._metrics,
-            },
-        )
-        self.brokers: list[JavaBroker] = []
-        self.consumers: list[PushConsumer] = []
-
-    @property
-    def master(self) -> JavaBroker:
-        return self.brokers[0]
-
-    @property
-    def slave(self) -> JavaBroker:
-        return self.brokers[1]
+class Group(Traffic):
+    """A master and a slave."""
 
     def add(self) -> None:
         """Start the master, then the slave."""
@@ -100,7 +58,7 @@ class Group:
                 "enableRemoteEscape": True,
                 "lockInStrictMode": True,
                 "slaveReadEnable": True,  # else official slaves refuse every pull, also while they act
-                "compatibleWithOldNameSrv": self._compatible,
+                "compatibleWithOldNameSrv": self.compatible,
             },
         )
 
@@ -112,49 +70,10 @@ class Group:
         for name in TABLES:
             shutil.copy(source / name, target)
 
-    def requests(self, code: RequestCode) -> int:
-        """How many of them the name server has answered."""
-        status, text = http_get(f"{HOST}:{self._metrics}", "/metrics", timeout=patient(ANSWER))
-        assert status == 200
-        return sum(int(float(count)) for count in re.findall(rf'request_type="{code.name}".*}} (\S+)', text))
-
-    def route(self, topic: str) -> tuple[dict[int, str], int] | None:
-        """The addresses of this group in a topic's route, and the topic's permission there."""
-        return route(self.name_server, topic, self.name)
-
     def wait_both(self) -> None:
         """Wait until the route has master and slave, and producers may send."""
         both = {0: self.master.address, 1: self.slave.address}
         wait(f"both in the route of {self.name}", lambda: self.route(self.topic) == (both, 6))
-
-    def send(self, count: int) -> None:
-        """Send the next numbers to the master."""
-        for _ in range(count):
-            done(self.master, send_request(b"%d" % self.numbers, topic=self.topic, queue_id=self.numbers % QUEUES))
-            self.numbers += 1
-
-    def consume(self, topic: str) -> PushConsumer:
-        consumer = PushConsumer(
-            self.folder / f"consumer-{topic}", nameservers=self.name_server.address, group=consumers(topic), topic=topic
-        )
-        self.consumers.append(consumer)
-        return consumer
-
-    def has_read(self, consumer: PushConsumer) -> None:
-        """Wait until it has each number."""
-        consumer.wait_until("all that was sent", lambda: len(set(consumer.bodies)) == self.numbers)
-
-    def notices(self, least: int) -> int:
-        """How many 905 with this id have reached the slave."""
-        text = (self.slave.folder / "logs" / "rocketmqlogs" / logs.JAVA).read_text(errors="replace")
-        return len(re.findall(rf"min broker id changed, prev \d+, new {least}$", text, re.MULTILINE))
-
-    def close(self) -> None:
-        for consumer in self.consumers:
-            consumer.close()
-        for broker in self.brokers:
-            broker.process.close()
-        self.name_server.close()
 
 
 class World:
@@ -218,35 +137,6 @@ def start(folder: Path, port: int, name_servers: list[NameServer], name: str, co
     )
 
 
-def consumers(topic: str) -> str:
-    """A group for each topic: all members of a group have to subscribe to the same."""
-    return f"of-{topic}"
-
-
-def committed(broker: JavaBroker, topic: str) -> list[int]:
-    """What the consumers have committed there."""
-    found = []
-    for queue in range(QUEUES):
-        header = QueryConsumerOffsetRequestHeader(consumer_group=consumers(topic), topic=topic, queue_id=queue)
-        answer = ask(broker, request(RequestCode.QUERY_CONSUMER_OFFSET, header))
-        fields = answer.ext_fields or {}
-        found.append(decode_header(OffsetResponseHeader, fields).offset if answer.code == ResponseCode.SUCCESS else -1)
-    return found
-
-
-def locked(group: Group, broker: JavaBroker, client: str) -> set[int]:
-    """The queues of its topic that this broker gives to the client, or gave before."""
-    queues = frozenset(MessageQueue(topic=group.topic, broker_name=group.name, queue_id=one) for one in range(QUEUES))
-    answer = done(broker, request(RequestCode.LOCK_BATCH_MQ, None, lock_body(client, queues)))
-    return {queue.queue_id for queue in held(answer)}
-
-
-def delivered(broker: JavaBroker) -> int:
-    """How many delayed messages it has delivered, or takes as delivered."""
-    answer = done(broker, request(RequestCode.GET_ALL_DELAY_OFFSET))
-    return decode_body(DelayOffsetWrapper, answer.body).offset_table.get(1, 0)
-
-
 @pytest.fixture(scope="module")
 def world(apache: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """Everything started and registered."""
@@ -264,17 +154,13 @@ def group(world: World, request: pytest.FixtureRequest) -> Group:
 
 
 def test_heartbeats_and_questions_are_those_of_the_mode(group: Group) -> None:
-    newer = [RequestCode.BROKER_HEARTBEAT, RequestCode.GET_BROKER_MEMBER_GROUP]
-    older = [RequestCode.QUERY_DATA_VERSION]
-    used, unused = (newer, older) if "904" in group.name else (older, newer)
-    wait("some of each", lambda: all(group.requests(code) > 10 for code in used))
-    assert not any(group.requests(code) for code in unused)
+    group.speaks_its_mode()
 
 
 def test_both_replicas_lock_for_one_client(group: Group) -> None:
     """They find each other by our name server's answers."""
-    wait("all queues", lambda: locked(group, group.master, "one") == set(range(QUEUES)))
-    assert locked(group, group.slave, "other") == set()
+    wait("all queues", lambda: group.locked(group.master, "one") == set(range(QUEUES)))
+    assert group.locked(group.slave, "other") == set()
 
 
 def test_the_slave_acts_for_a_killed_master(group: Group) -> None:
@@ -285,13 +171,7 @@ def test_the_slave_acts_for_a_killed_master(group: Group) -> None:
     consumer.suspend()
     group.send(50)
     first = time.monotonic()
-    for number in range(COUNT):
-        properties = f"UNIQ_KEY\x01{number:032}\x02WAIT\x01true\x02DELAY\x011\x02"
-        born = int(time.time() * 1000)
-        done(
-            group.master,
-            send_request(b"%d" % number, topic=group.delayed, properties=properties, born_timestamp=born),
-        )
+    group.send_delayed()
     sent = ends(group.master, group.topic)
     assert sum(sent) == group.numbers
     wait("all of it at the slave", lambda: ends(group.slave, group.topic) == sent)
@@ -305,7 +185,7 @@ def test_the_slave_acts_for_a_killed_master(group: Group) -> None:
     consumer.resume()
     group.has_read(consumer)
     wait("everything committed", lambda: committed(group.slave, group.topic) == sent)
-    assert locked(group, group.slave, "one") == set(), "it has one vote of two"
+    assert group.locked(group.slave, "one") == set(), "it has one vote of two"
     refused = ask(group.slave, send_request(topic=group.topic))
     assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE, refused.remark
     assert ends(group.slave, group.topic) == sent
@@ -332,7 +212,7 @@ def test_nothing_goes_back_when_the_master_returns(group: Group) -> None:
     assert committed(group.master, group.topic) == kept
     assert delivered(group.master) == COUNT
     wait("a notice of the least id", lambda: group.notices(0) > 0)
-    wait("all queues", lambda: locked(group, group.master, "one") == set(range(QUEUES)))
+    wait("all queues", lambda: group.locked(group.master, "one") == set(range(QUEUES)))
     reader.resume()
 
     group.send(10)

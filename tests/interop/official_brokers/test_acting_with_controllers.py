@@ -13,9 +13,9 @@ from rocketmq_demo.apache.processes import JavaProcess
 from rocketmq_demo.replica import NameServer
 from tests.broker.broker_kit import send_request
 from tests.gate.patience import patient
+from tests.interop.acting import operators_file
 from tests.interop.asking import QUEUES, START, done, ends, log_end, route, wait
-from tests.interop.lab import CLUSTER, FILE_SIZE, JAVA_BROKER, NOT_CATCHUP_MS, QUIET, Group, JavaBroker, Lab
-from tests.operator.manifests import cases
+from tests.interop.lab import CLUSTER, FILE_SIZE, JAVA_BROKER, QUIET, Group, JavaBroker, Lab
 from tests.topic_requests import topic_request
 
 pytestmark = [pytest.mark.interop, pytest.mark.in_order, pytest.mark.timeout(300)]
@@ -24,22 +24,6 @@ NAME = "broker-a"
 TOPIC = "read-on"
 OF_ALL, LATER = 50, 60
 """Messages that every replica has, and those that the third one lacks."""
-ELSEWHERE = ("brokerName", "brokerClusterName", "controllerAddr", "namesrvAddr", "listenPort", "haListenPort")
-"""Keys with other values here, as paths and file sizes have."""
-
-
-def operators_file(ordinal: int) -> dict[str, str]:
-    """What the operator writes for a replica of a strict group whose slaves act."""
-    failover = {"maxTimeSlaveNotCatchupMs": NOT_CATCHUP_MS}
-    spec = {**cases.GROUPS["group-apache"], "actingMaster": "reads", "failover": failover}
-    objects = cases.group_objects(cases.group(spec))
-    broker = cases.container(objects, "broker")
-    file = cases.config_file(objects, broker, cases.environment(broker, pod=f"broker-a-{ordinal}"))
-    return {
-        key: value
-        for key, value in file.items()
-        if key not in ELSEWHERE and not key.startswith(("storePath", "mappedFileSize"))
-    }
 
 
 class ActingGroup(Group):
@@ -77,7 +61,7 @@ class ActingGroup(Group):
             name=NAME,
             config={
                 **QUIET,
-                **operators_file(ordinal),
+                **operators_file(ordinal, {"actingMaster": "reads"}),
                 "haListenPort": port + 1,
                 "mappedFileSizeCommitLog": FILE_SIZE,
                 "waitTimeMillsInSendQueue": 60_000,  # else a broker that a busy machine stops for 200 ms refuses a send

@@ -16,11 +16,16 @@ import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.MessageQueueListener;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.RequestCallback;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.producer.TransactionListener;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
@@ -29,7 +34,8 @@ import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
  * The official clients, one line of tab separated text for whatever happens: {@code send} in each way there is, {@code
- * push} and {@code pull} until standard input ends, {@code request} and {@code reply}. Bodies are the prefix, the way, and a number.
+ * push} and {@code pull} until standard input ends, {@code request}, {@code reply} and {@code commit}.
+ * Bodies are the prefix, the way, and a number.
  */
 public final class Clients {
     private static final PrintStream OUT = new PrintStream(System.out, true, StandardCharsets.UTF_8);
@@ -66,6 +72,9 @@ public final class Clients {
                 break;
             case "reply":
                 reply(options);
+                break;
+            case "commit":
+                commit(options);
                 break;
             default:
                 throw new IllegalArgumentException("no such mode: " + options.mode);
@@ -155,7 +164,22 @@ public final class Clients {
         consumer.setMessageQueueListener(queues());
         consumer.subscribe(options.text("topic"), options.text("tags"));
         String again = options.has("again") ? options.text("again") : null; // bodies that are refused once
-        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+        if (options.has("orderly")) {
+            consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
+                messages.forEach(Clients::received);
+                return ConsumeOrderlyStatus.SUCCESS;
+            });
+        } else {
+            consumer.registerMessageListener(concurrently(again));
+        }
+        consumer.start();
+        line("started");
+        waitForEnd();
+        consumer.shutdown();
+    }
+
+    private static MessageListenerConcurrently concurrently(String again) {
+        return (messages, context) -> {
             boolean later = false;
             for (MessageExt message : messages) {
                 received(message);
@@ -163,11 +187,7 @@ public final class Clients {
             }
             context.setDelayLevelWhenNextConsume(1);
             return later ? ConsumeConcurrentlyStatus.RECONSUME_LATER : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
-        });
-        consumer.start();
-        line("started");
-        waitForEnd();
-        consumer.shutdown();
+        };
     }
 
     private static void pull(Options options) throws Exception {
@@ -242,6 +262,30 @@ public final class Clients {
         line("started");
         waitForEnd();
         consumer.shutdown();
+        producer.shutdown();
+    }
+
+    /** Sends nothing, and commits each half message of its group that a broker asks about. */
+    private static void commit(Options options) throws Exception {
+        TransactionMQProducer producer = new TransactionMQProducer(options.text("group"));
+        producer.setNamesrvAddr(options.text("namesrv"));
+        producer.setTopics(List.of(options.text("topic"))); // so it meets the brokers of this topic
+        producer.setHeartbeatBrokerInterval(1000);
+        producer.setTransactionListener(new TransactionListener() {
+            @Override
+            public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
+                throw new IllegalStateException("it sends nothing");
+            }
+
+            @Override
+            public LocalTransactionState checkLocalTransaction(MessageExt message) {
+                line("committed", body(message));
+                return LocalTransactionState.COMMIT_MESSAGE;
+            }
+        });
+        producer.start();
+        line("started");
+        waitForEnd();
         producer.shutdown();
     }
 
