@@ -94,7 +94,7 @@ class BrokerCore:
         self.topics.on_change(self.topics_file.changed)
         self.tables.load()
         path = self.settings.root / "config" / PERMISSION_FILE
-        if path.is_file():
+        if path.exists():
             try:
                 self.permission.take(properties.parse(path.read_bytes()))
             except (BodyError, ValueError) as error:

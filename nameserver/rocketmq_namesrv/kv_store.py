@@ -47,7 +47,7 @@ class KVStore:
         self._path, self._write = path, write
         self._loop = asyncio.get_running_loop()
         self._may_log = LogLimiter(self._loop.time, LOG_SECONDS, lines=EVENT_LINES)
-        self.tables = _read(path) if path.is_file() else KVTables()
+        self.tables = _read(path) if path.exists() else KVTables()
         """On disk."""
         self.accepted = self.tables
         """With the changes that wait."""

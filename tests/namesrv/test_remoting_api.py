@@ -333,6 +333,16 @@ class TestKV:
         assert b"odd" not in file.read_bytes()
         assert [kept.read_bytes() for kept in file.parent.glob("*.unread")] == [text]
 
+    async def test_a_folder_in_the_place_of_a_file_refuses_the_start(self, tmp_path: Path) -> None:
+        """As Docker makes it where a file that does not exist is mounted: no change could be kept."""
+        (tmp_path / "kv" / "kvConfig.json").mkdir(parents=True)
+        with pytest.raises(StorageError, match="Is a directory"):
+            Door(tmp_path)
+        (tmp_path / "kv" / "kvConfig.json").rmdir()
+        (tmp_path / "kept.properties").mkdir()
+        with pytest.raises(SettingsError, match=r"kept\.properties: .*Is a directory"):
+            Door(tmp_path)
+
     async def test_what_cannot_be_kept_is_not_done(self, tmp_path: Path) -> None:
         door = Door(tmp_path)
         (tmp_path / "kv").write_text("a file where the folder should be")

@@ -58,6 +58,7 @@ def cases() -> list[tuple[type[Settings], str, str]]:
         for text in (";", "n0-a:1,n1-b:1,n2-c:1", "n0-0.0.0.0:1", "n0-[::]:1", "n 0-a:1", "n:0-a:1", "-a:1")
     ]
     found += [(spec, row.key, path) for spec in GOOD for row in rows(spec) if row.path for path in PATHS]
+    found += [(spec, row.key, "") for spec in GOOD for row in rows(spec) if row.path and row.value]
     found += [(ControllerSettings, "controllerListenHost", host) for host in HOSTS]
     found += [(NameServerSettings, "bindAddress", host) for host in HOSTS]
     return found + [

@@ -104,7 +104,7 @@ class UpdatableConfig(Generic[S]):
         self._unknown_keys = loaded.unknown_keys
         path = self.settings.update_path
         try:
-            kept = path.is_file()
+            kept = path.exists()  # a folder is refused when it is read
         except OSError as error:
             raise SettingsError(f"{error}: the user of this process must be able to read and write there") from error
         self.ignored_updates: dict[str, str] = {}

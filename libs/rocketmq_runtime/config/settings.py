@@ -194,8 +194,10 @@ def _check_paths(spec: type[Settings], values: Mapping[str, str]) -> None:
         ValueError: no path of this system.
     """
     for field, kind in _fields(spec):
-        text = values.get(field.encode_name, "")
-        if _facts(kind).get("path") and _NO_PATH.search(text):
+        text = values.get(field.encode_name)
+        if text is None or not _facts(kind).get("path"):
+            continue
+        if _NO_PATH.search(text) or (not text and field.default):
             raise ValueError(
                 f"{field.encode_name}={text[:200]!r} is no path: quotes, variables and URLs are taken as they are, and "
                 "a backslash begins an escape, as in Java's files"
