@@ -1,6 +1,7 @@
 """`verify`: what was found last, and a Job as the schedule would make it, followed to its end."""
 
 import json
+from itertools import count
 from typing import Any
 
 import pytest
@@ -165,8 +166,11 @@ def test_a_job_without_a_result(configured: FakeCluster, plugin: Tool, monkeypat
 
 @pytest.fixture
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Job is looked at without a pause."""
+    """A Job is polled without a pause, twice as often as a trouble has to last, and ends without a result."""
+    polls = count(1)
     monkeypatch.setattr(follow, "POLL", 0.0)
+    monkeypatch.setattr(follow, "_ended", lambda _: (next(polls) == 2 * follow.PATIENCE, None))
+    monkeypatch.setattr(verify, "STATUS_SECONDS", 0.0)
 
 
 @pytest.mark.usefixtures("quickly")
@@ -198,9 +202,11 @@ def test_why_a_pod_does_not_start(
         waits = kind in {role, "stranger"}
         body = {"metadata": one, **({"status": status} if waits else {})}
         configured.api.put(f"/api/v1/namespaces/{NAMESPACE}/pods/{one['name']}", body)
-    outcome = plugin("verify", "orders", "--now", "--timeout", "1")
-    assert outcome.err.count("does not start") == 1
-    assert f"pod {metadata[role]['name']} does not start: {told}\n" in outcome.err
+    outcome = plugin("verify", "orders", "--now")
+    why = f"pod {metadata[role]['name']} does not start: {told}"
+    assert outcome.err.count(f"{why}\n") == 1
+    assert outcome.err.count("does not start") == 2, "the last line repeats it"
+    assert f"it ended; {why}; see" in outcome.err
 
 
 def test_what_is_refused(cluster: FakeCluster, plugin: Tool) -> None:
