@@ -32,8 +32,8 @@ HONEST = 1000
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_memory, "SLOW_READER_SECONDS", 0.02)
-    monkeypatch.setattr(server_memory, "ROOM_SECONDS", 0.005)
+    monkeypatch.setattr(server_memory, "SLOW_READER_SECONDS", 1.0)
+    monkeypatch.setattr(server_memory, "ROOM_SECONDS", 0.25)
 
 
 class Crowd:
