@@ -36,7 +36,7 @@ KEEP_JOBS: Final = 3
 GRACE_SECONDS: Final = 30
 FINAL_CODES: Final = (1, 2)
 """Exit codes of rocketmq-verify that another attempt would not change: a mismatch was found, the settings are wrong.
-4 is none: a mismatch was found, and the time of this attempt was up before it had read everything."""
+After 4, a mismatch that was found before this attempt's time was up, the next one reads the rest."""
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 _HISTORY: Final = "history"
