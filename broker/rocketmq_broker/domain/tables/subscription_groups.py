@@ -134,7 +134,7 @@ class SubscriptionGroups:
         forbidden: Mapping[str, Mapping[str, int]],
     ) -> None:
         """A slave's table becomes its master's."""
-        removed = self._table.keys() - groups.keys()
+        removed = {name for name in self._table if name not in groups}
         self.version = version
         self._table, self._forbidden = dict(groups), dict(forbidden)
         self._copied = None

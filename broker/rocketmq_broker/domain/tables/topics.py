@@ -158,7 +158,7 @@ class TopicTable:
 
     def replace(self, version: DataVersion, topics: Mapping[str, TopicConfig]) -> None:
         """A slave's table becomes its master's."""
-        removed = self._table.keys() - topics.keys()
+        removed = {name for name in self._table if name not in topics}
         self.version = version
         self._table = {name: topic.bounded() for name, topic in topics.items()}
         self._copied = None
