@@ -434,6 +434,9 @@ class SlaveSync:
     def _take_changed_topics(self, master: str, body: bytes) -> None:
         changes = decode_body(TopicChanges, body)
         table = self._legal(changes.topic_config_table)
+        most = 2 * MAX_TOPICS_COPIED  # until the last part there are those of before, too
+        if len(self._topics.table) + len(table) > most:
+            raise BodyError(f"with the master's there are more than {most} topics")
         report_bounded(table)
         self._topics.take_changes(
             changes.data_version, table, changes.removed, begins=changes.full, ends=not changes.more

@@ -482,11 +482,13 @@ async def test_a_whole_table_that_no_frame_carries_is_refused(
             assert not answer.body
 
 
-async def test_fifty_thousand_groups_are_at_a_slave(tmp_path: Path) -> None:
-    """More than a frame carries."""
+async def test_more_groups_than_a_frame_carries_are_at_a_slave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_body, "MAX_BODY", 100_000)
+    monkeypatch.setattr(table_copies, "MAX_PART", 20_000)
+    monkeypatch.setattr(table_copies, "PART", 100)
     async with running(tmp_path / "1") as master, running(tmp_path / "2", master=False) as slave:
         groups = master.app.tables.groups
-        names = [f"group-{number:0100}" for number in range(50_000)]
+        names = [f"group-{number:0100}" for number in range(500)]
         groups.load(groups.version.next(1, 1), {name: SubscriptionGroupConfig(group_name=name) for name in names}, {})
         answer = await master.call(request(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG))
         assert answer.code == ResponseCode.SYSTEM_ERROR

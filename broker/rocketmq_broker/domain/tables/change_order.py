@@ -6,7 +6,7 @@ table of a master that slaves copy has one: topics, groups, and consumer offsets
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from itertools import islice
+from itertools import count, islice
 from typing import Final, NamedTuple
 
 MAX_REMOVED: Final = 1000
@@ -67,7 +67,7 @@ class ChangeOrder:
         """The table is another one, which has these keys."""
         self.changes += 1
         self._forget_removals()
-        self._numbers = {key: number for number, key in enumerate(keys, self.changes)}
+        self._numbers = dict(zip(keys, count(self.changes), strict=False))
         self.changes += len(self._numbers)
 
     def since(self, changes: int, most: int, *, begun: int | None = None) -> Changed:

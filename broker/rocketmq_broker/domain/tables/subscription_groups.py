@@ -63,8 +63,8 @@ class SubscriptionGroups:
         self.order = ChangeOrder()
         """Of groups, with what is forbidden to them."""
         self.order.replaced(self._table)
-        self._copied: tuple[dict[str, SubscriptionGroupConfig], dict[str, Mapping[str, int]]] | None = None
-        """As a slave: what the parts of an unfinished copy of the whole table have."""
+        self._named: set[str] | None = None
+        """As a slave, in a copy of the whole table: the groups that its parts have named so far."""
         self.version = DataVersion()
 
     def on_change(self, listener: Callable[[], None]) -> None:
@@ -134,10 +134,10 @@ class SubscriptionGroups:
         forbidden: Mapping[str, Mapping[str, int]],
     ) -> None:
         """A slave's table becomes its master's."""
-        removed = self._table.keys() - groups.keys()
+        removed = {name for name in self._table if name not in groups}
         self.version = version
         self._table, self._forbidden = dict(groups), dict(forbidden)
-        self._copied = None
+        self._named = None
         self.order.replaced({**self._table, **self._forbidden})
         self._removed(removed)
         self._changed()
@@ -153,25 +153,32 @@ class SubscriptionGroups:
         ends: bool,
     ) -> None:
         """A slave takes over its master's changes: what was removed, then these groups. `begins` and `ends`: first and
-        last part. The whole table takes the place of this one when it is complete."""
+        last part. At the end of a copy of the whole table what no part has named is removed; until then it is not
+        worth a write."""
         if begins:
-            self._copied = {}, {}
-        table, forbidden_there = self._copied or (self._table, self._forbidden)
-        gone = {name for name in removed if name in table or name in forbidden_there}
+            self._named = set()
+        table, bits = self._table, self._forbidden
+        gone = {name for name in removed if name in table or name in bits}
         changed = groups.keys() | forbidden.keys()
+        whole = self._named is not None
+        if self._named is not None:
+            self._named |= changed
+            if ends:
+                named, self._named = self._named, None
+                gone |= {name for there in (table, bits) for name in there if name not in named}
         for name in gone | changed:
             _set(table, name, groups.get(name))
-            _set(forbidden_there, name, forbidden.get(name))
-        if self._copied is None:
-            for name in gone - changed:
-                self.order.removed(name)
-            for name in changed:
-                self.order.mark(name)
-            self.version = version if ends else self.version
-            self._removed(gone - changed)
+            _set(bits, name, forbidden.get(name))
+        for name in changed:
+            self.order.mark(name)
+        gone -= changed
+        for name in gone:
+            self.order.removed(name)
+        self._removed(gone)
+        if ends:
+            self.version = version
+        if ends or not whole:
             self._changed()
-        elif ends:
-            self.replace(version, table, forbidden_there)
 
     def put(self, group: SubscriptionGroupConfig) -> bool:
         """Create or change one; False if nothing changed (then the version stays too)."""

@@ -97,8 +97,8 @@ class TopicTable:
         self._on_removed: list[Callable[[AbstractSet[str]], None]] = []
         self._table: dict[str, TopicConfig] = {}
         self.order = ChangeOrder()
-        self._copied: dict[str, TopicConfig] | None = None
-        """As a slave: what the parts of an unfinished copy of the whole table have."""
+        self._named: set[str] | None = None
+        """As `SubscriptionGroups._named`."""
         self.version = DataVersion()
         topics = _built_in(cluster, broker_name, auto_create=auto_create, default_queue_nums=default_queue_nums)
         of_names = {cluster: cluster_topic, broker_name: broker_topic}
@@ -158,10 +158,10 @@ class TopicTable:
 
     def replace(self, version: DataVersion, topics: Mapping[str, TopicConfig]) -> None:
         """A slave's table becomes its master's."""
-        removed = self._table.keys() - topics.keys()
+        removed = {name for name in self._table if name not in topics}
         self.version = version
         self._table = {name: topic.bounded() for name, topic in topics.items()}
-        self._copied = None
+        self._named = None
         self.order.replaced(self._table)
         self._removed(removed)
         self._changed()
@@ -177,20 +177,25 @@ class TopicTable:
     ) -> None:
         """A slave takes over its master's changes, as `SubscriptionGroups.take_changes`."""
         if begins:
-            self._copied = {}
-        table = self._table if self._copied is None else self._copied
-        gone = {name for name in removed if table.pop(name, None) is not None}
-        table.update((name, topic.bounded()) for name, topic in topics.items())
-        if self._copied is None:
-            for name in gone - topics.keys():
-                self.order.removed(name)
-            for name in topics:
-                self.order.mark(name)
-            self.version = version if ends else self.version
-            self._removed(gone - topics.keys())
+            self._named = set()
+        gone = {name for name in removed if name in self._table} - topics.keys()
+        whole = self._named is not None
+        if self._named is not None:
+            self._named |= topics.keys()
+            if ends:
+                named, self._named = self._named, None
+                gone |= {name for name in self._table if name not in named}
+        for name in gone:
+            del self._table[name]
+            self.order.removed(name)
+        for name, topic in topics.items():
+            self._table[name] = topic.bounded()
+            self.order.mark(name)
+        self._removed(gone)
+        if ends:
+            self.version = version
+        if ends or not whole:
             self._changed()
-        elif ends:
-            self.replace(version, table)
 
     def add_built_in(self) -> None:
         """Those that this broker makes and its table lacks: a new master's table may be a copy of one that was
