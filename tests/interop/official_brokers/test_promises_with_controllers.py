@@ -196,6 +196,11 @@ class World:
         for group in groups:
             group.known()
 
+    def kill_controllers(self) -> None:
+        for controller in self.lab.controllers:
+            if controller.alive:
+                controller.kill9()
+
     def close(self) -> None:
         for group in self.groups.values():
             group.close()
@@ -257,9 +262,7 @@ def test_the_slave_acts_without_controllers_and_master(group: Group, world: Worl
     group.copied(group.master, *group.brokers[1:])
     wait("all of it at the slave", lambda: ends(group.slave, group.topic) == sent)
 
-    for controller in world.lab.controllers:
-        if controller.alive:
-            controller.kill9()
+    world.kill_controllers()
     group.master.process.kill9()
     assert time.monotonic() < first + DELAY, "the machine is too slow: the master may have delivered delayed messages"
     group.routed(group.acting, perm=4)
@@ -290,31 +293,33 @@ def test_an_orderly_consumer_goes_on_at_the_acting_slave(group: Group) -> None:
 
 
 def test_delayed_messages_escape_when_they_are_due(group: Group) -> None:
-    wait("all delayed messages at the other master", lambda: sum(ends(group.other, group.delayed)) == COUNT)
+    wait("all delayed messages at the other master", lambda: sum(ends(group.other, group.delayed)) >= COUNT)
     wait("the slave's progress", lambda: delivered(group.slave) == COUNT)
 
 
 def test_timer_messages_escape_when_they_are_due(group: Group) -> None:
-    wait("all timer messages at the other master", lambda: sum(ends(group.other, group.timed)) == COUNT)
+    wait("all timer messages at the other master", lambda: sum(ends(group.other, group.timed)) >= COUNT)
 
 
 def test_half_messages_escape_and_their_producers_are_asked(group: Group) -> None:
-    """The other master asks, and what is committed is there."""
+    """The other master asks, perhaps again before the answer is there, and what is committed is there."""
     assert sum(ends(group.other, group.half)) == 0
     with Committer(
         group.folder / "committer", nameservers=group.name_server.address, group=clients(group.half), topic=group.half
     ):
-        wait("all that was committed at the other master", lambda: sum(ends(group.other, group.half)) == COUNT)
+        wait("all that was committed at the other master", lambda: sum(ends(group.other, group.half)) >= COUNT)
 
 
 def test_popped_messages_come_again_from_another_master(group: Group) -> None:
     """Check points escape when they are due; whoever has them reads the messages at the acting slave."""
-    wait("all messages to pop again", lambda: sum(ends(group.other, group.retries)) == COUNT)
+    wait("all messages to pop again", lambda: sum(ends(group.other, group.retries)) >= COUNT)
 
 
 def test_nothing_goes_back_when_the_controllers_return(group: Group, world: World) -> None:
     """They elect the slave that acted; the first master comes back as its slave."""
     reader = group.consumers[0]
+    timed = (group.delayed, group.timed)
+    escaped = [ends(group.other, topic) for topic in timed]
     kept = committed(group.slave, group.topic)
     assert sum(kept) == group.numbers
     reader.suspend()  # else it commits the same again
@@ -333,12 +338,39 @@ def test_nothing_goes_back_when_the_controllers_return(group: Group, world: Worl
     group.has_read(reader)
     assert len(reader.bodies) == group.numbers
     group.copied(group.master, *group.brokers[1:])
-    for topic in (group.delayed, group.timed, group.half, group.retries):
-        assert (sum(ends(group.master, topic)), sum(ends(group.other, topic))) == (0, COUNT), topic
-    group.copied(group.master, *group.brokers[1:])
+    assert not any(sum(ends(group.master, topic)) for topic in (*timed, group.half, group.retries))
+    assert [ends(group.other, topic) for topic in timed] == escaped
 
 
 def test_nothing_was_out_of_order(group: Group) -> None:
     members = group.consumers[1:]
     group.send_ordered(50)
     members[0].wait_until("all in order", lambda: in_order(members) == group.in_order)
+
+
+def test_running_consumers_go_on_whoever_is_elected(group: Group, world: World) -> None:
+    """The master is back before the controllers are, without a role, and another slave lives in one of the groups. The
+    next master need not have what was committed at the acting slave: running consumers commit it again."""
+    reader = group.consumers[0]
+    reader.suspend()
+    group.send(50)
+    sent = ends(group.master, group.topic)
+    wait("all of it at the slave", lambda: ends(group.slave, group.topic) == sent)
+    world.kill_controllers()
+    group.master.process.kill9()
+    rest = {number: broker.address for number, broker in enumerate(group.brokers, 1) if number > 2}
+    acting = {0: group.slave.address, **rest}
+    group.routed(acting, perm=4)
+    reader.resume()
+    group.has_read(reader)
+    wait("everything committed", lambda: committed(group.slave, group.topic) == sent)
+
+    group.replicas.restart(group.master)
+    group.routed({**acting, 1_000_001: group.master.address}, perm=4)
+    world.lab.controllers.start()
+    view = group.replicas.wait(
+        "all in sync", lambda view: view.in_sync == group.replicas.ids and view.master_id is not None, START
+    )
+    elected = group.replicas.broker(view.master_id)
+    wait("everything committed at the master", lambda: committed(elected, group.topic) == sent)
+    assert len(reader.bodies) == group.numbers
