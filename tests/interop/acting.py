@@ -15,7 +15,7 @@ from rocketmq_formats.json.bodies import decode_body
 from rocketmq_formats.remoting.broker_admin import DelayOffsetWrapper
 from rocketmq_formats.remoting.client import MessageQueue, OffsetResponseHeader, QueryConsumerOffsetRequestHeader
 from rocketmq_formats.remoting.command import request
-from rocketmq_formats.remoting.headers import decode_header
+from rocketmq_formats.remoting.headers import Header, decode_header
 from tests.broker.broker_kit import send_request
 from tests.broker.consuming.lock_kit import held, lock_body
 from tests.gate.patience import patient
@@ -31,6 +31,23 @@ COUNT = 10
 """Messages of each kind that wait for a time."""
 DELAY = int(patient(10))
 """Seconds: the master is dead before they are due."""
+PREPARED = 4
+"""Transaction type in the sysFlag. Source: rocketmq-all-5.3.3: MessageSysFlag.java."""
+CHECKERS = "CID_RMQ_SYS_TRANS"
+"""The group of the broker's own reader of half messages. Source: rocketmq-all-5.3.3: MixAll.java."""
+
+
+class PopMessageRequestHeader(Header, frozen=True):
+    """Source: rocketmq-all-5.3.3: PopMessageRequestHeader.java."""
+
+    consumer_group: str
+    topic: str
+    invisible_time: int
+    queue_id: int = -1
+    max_msg_nums: int = 32
+    poll_time: int = 0
+    born_time: int = 0
+    init_mode: int = 0
 
 
 class Traffic:
@@ -39,7 +56,8 @@ class Traffic:
     def __init__(self, mode: str, folder: Path, ports: PortPool) -> None:
         self.folder, self.ports = folder, ports
         self.name = f"group-{mode}"
-        self.topic, self.delayed = f"read-{mode}", f"delayed-{mode}"
+        self.topic, self.delayed, self.timed = f"read-{mode}", f"delayed-{mode}", f"timed-{mode}"
+        self.half, self.popped = f"half-{mode}", f"popped-{mode}"
         self.numbers = 0
         """How many messages `send` has sent."""
         self.compatible = mode == COMPATIBLE
@@ -91,19 +109,50 @@ class Traffic:
             self.numbers += 1
 
     def send_delayed(self) -> None:
+        """Delayed messages to the master."""
+        self.send_with(self.delayed, "DELAY\x011")
+
+    def send_timed(self) -> None:
+        """Timer messages to the master."""
+        self.send_with(self.timed, f"TIMER_DELIVER_MS\x01{int(time.time() + DELAY) * 1000}")
+
+    def send_half(self) -> None:
+        """Half messages to the master."""
+        self.send_with(self.half, f"TRAN_MSG\x01true\x02PGROUP\x01{clients(self.half)}", sys_flag=PREPARED)
+
+    def send_with(self, topic: str, properties: str, *, sys_flag: int = 0) -> None:
+        """Send COUNT messages with further properties to the master."""
         for number in range(COUNT):
-            properties = f"UNIQ_KEY\x01{number:032}\x02WAIT\x01true\x02DELAY\x011\x02"
-            born = int(time.time() * 1000)
             done(
                 self.master,
-                send_request(b"%d" % number, topic=self.delayed, properties=properties, born_timestamp=born),
+                send_request(
+                    b"%d" % number,
+                    topic=topic,
+                    queue_id=number % QUEUES,
+                    properties=f"UNIQ_KEY\x01{number:032}\x02WAIT\x01true\x02{properties}\x02",
+                    born_timestamp=int(time.time() * 1000),
+                    sys_flag=sys_flag,
+                ),
             )
+
+    def pop(self) -> None:
+        """Send messages to the master, and take them there by POP for DELAY seconds."""
+        self.send_with(self.popped, "TAGS\x01TagA")
+        header = PopMessageRequestHeader(
+            consumer_group=clients(self.popped), topic=self.popped, invisible_time=DELAY * 1000
+        )
+        taken = 0
+        while taken < COUNT:
+            answer = done(self.master, request(RequestCode.POP_MESSAGE, header))
+            of_queues = (answer.ext_fields or {})["msgOffsetInfo"].split(";")
+            taken += sum(len(one.split(" ")[2].split(",")) for one in of_queues)
+        assert taken == COUNT
 
     def consume(self, topic: str, *, orderly: bool = False) -> PushConsumer:
         consumer = PushConsumer(
             self.folder / f"consumer-{topic}-{len(self.consumers)}",
             nameservers=self.name_server.address,
-            group=consumers(topic),
+            group=clients(topic),
             topic=topic,
             orderly=orderly,
         )
@@ -133,20 +182,22 @@ class Traffic:
         self.name_server.close()
 
 
-def consumers(topic: str) -> str:
-    """A group for each topic: all members of a group have to subscribe to the same."""
+def clients(topic: str) -> str:
+    """The group of a topic's clients, one for each topic: all members of a group have to subscribe to the same."""
     return f"of-{topic}"
 
 
 def committed(broker: JavaBroker, topic: str) -> list[int]:
     """What the consumers have committed there."""
-    found = []
-    for queue in range(QUEUES):
-        header = QueryConsumerOffsetRequestHeader(consumer_group=consumers(topic), topic=topic, queue_id=queue)
-        answer = ask(broker, request(RequestCode.QUERY_CONSUMER_OFFSET, header))
-        fields = answer.ext_fields or {}
-        found.append(decode_header(OffsetResponseHeader, fields).offset if answer.code == ResponseCode.SUCCESS else -1)
-    return found
+    return [progress(broker, clients(topic), topic, queue) for queue in range(QUEUES)]
+
+
+def progress(broker: JavaBroker, group: str, topic: str, queue: int = 0) -> int:
+    """A group's offset there; -1 without one."""
+    header = QueryConsumerOffsetRequestHeader(consumer_group=group, topic=topic, queue_id=queue)
+    answer = ask(broker, request(RequestCode.QUERY_CONSUMER_OFFSET, header))
+    fields = answer.ext_fields or {}
+    return decode_header(OffsetResponseHeader, fields).offset if answer.code == ResponseCode.SUCCESS else -1
 
 
 def delivered(broker: JavaBroker) -> int:

@@ -11,9 +11,10 @@ import pytest
 from rocketmq_demo.apache import servers
 from rocketmq_demo.apache.processes import JavaProcess
 from rocketmq_demo.replica import NameServer
+from rocketmq_formats.topics import TRANS_HALF_TOPIC
 from tests.broker.broker_kit import send_request
 from tests.gate.patience import patient
-from tests.interop.acting import operators_file
+from tests.interop.acting import CHECKERS, PREPARED, operators_file, progress
 from tests.interop.asking import QUEUES, START, done, ends, log_end, route, wait
 from tests.interop.lab import CLUSTER, FILE_SIZE, JAVA_BROKER, QUIET, Group, JavaBroker, Lab
 from tests.topic_requests import topic_request
@@ -63,6 +64,8 @@ class ActingGroup(Group):
                 **QUIET,
                 **operators_file(ordinal, {"actingMaster": "reads"}),
                 "haListenPort": port + 1,
+                "transactionCheckInterval": 1000,
+                "transactionTimeOut": 3_600_000,  # the master asks about none
                 "mappedFileSizeCommitLog": FILE_SIZE,
                 "waitTimeMillsInSendQueue": 60_000,  # else a broker that a busy machine stops for 200 ms refuses a send
             },
@@ -96,6 +99,9 @@ def send(group: ActingGroup, count: int) -> None:
 def test_a_broker_without_a_role_leaves_the_acting_slave_alone(group: ActingGroup) -> None:
     master, slave, third = group.by_id
     send(group, OF_ALL)
+    properties = "UNIQ_KEY\x010123456789ABCDEF\x02WAIT\x01true\x02TRAN_MSG\x01true\x02PGROUP\x01P\x02"
+    done(master, send_request(topic=TOPIC, properties=properties, sys_flag=PREPARED))
+    assert progress(master, CHECKERS, TRANS_HALF_TOPIC) <= 0
     third.process.kill9()
     group.wait("a set of two", lambda view: view.in_sync == {1, 2}, START)
     send(group, LATER)
@@ -116,6 +122,13 @@ def test_a_broker_without_a_role_leaves_the_acting_slave_alone(group: ActingGrou
     )
     assert (log_end(slave), sum(ends(slave, TOPIC))) == (end, OF_ALL + LATER)
     group.routed({0: slave.address, 1_000_000 + group.brokers.index(third): third.address}, perm=4)
+
+
+def test_an_acting_slave_that_lets_nothing_escape_passes_over_half_messages(group: ActingGroup) -> None:
+    """As without controllers: 5.3.3 tries some times, and goes on. It keeps this progress as the next master.
+    Source: rocketmq-all-5.3.3: TransactionalMessageServiceImpl.java."""
+    _, slave, _ = group.by_id
+    wait("its progress", lambda: progress(slave, CHECKERS, TRANS_HALF_TOPIC) == 1)
 
 
 def test_it_has_its_role_when_the_controllers_are_back(group: ActingGroup) -> None:
